@@ -1,0 +1,1 @@
+//! A lease-based lock server.

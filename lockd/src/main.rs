@@ -1,0 +1,2 @@
+//! The `lockd` binary.
+fn main() {}
