@@ -209,10 +209,7 @@ impl<D: Direction> Decoder<D> {
     ///
     /// # Errors
     /// The stream is malformed; nothing more can be read from it.
-    pub fn next<'a>(
-        &'a mut self,
-        input: &mut &'a [u8],
-    ) -> Result<Option<D::Frame<'a>>, Malformed> {
+    pub fn next<'a>(&'a mut self, input: &mut &'a [u8]) -> Result<Option<D::Frame<'a>>, Malformed> {
         if self.len == 0 {
             return match frame_len::<D>(input)? {
                 Some(len) => {
