@@ -20,6 +20,8 @@ mod outcome;
 mod reason;
 mod stats;
 mod sync;
+#[doc(hidden)]
+pub mod ticket;
 
 pub use client::Client;
 pub use config::{Config, ConfigError};
