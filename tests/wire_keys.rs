@@ -3,21 +3,8 @@
 #[path = "common/vectors.rs"]
 mod vectors;
 
-use lockclient::wire::{Key, KeyError};
-use vectors::{data_lines, unhex};
-
-fn verdict(result: &Result<Key, KeyError>) -> &'static str {
-    match result {
-        Ok(_) => "ok",
-        Err(KeyError::Empty) => "empty",
-        Err(KeyError::TooLong(_)) => "too_long",
-        Err(KeyError::NotUtf8) => "not_utf8",
-        Err(KeyError::Space) => "space",
-        Err(KeyError::Newline) => "newline",
-        Err(KeyError::CarriageReturn) => "cr",
-        Err(other) => panic!("{other:?} has no name in the file"),
-    }
-}
+use lockclient::wire::Key;
+use vectors::{data_lines, unhex, verdict};
 
 #[test]
 fn in_4_every_key_of_the_file_gets_its_verdict() {

@@ -4,7 +4,8 @@
 #![allow(dead_code)]
 
 use lockclient::wire::{
-    Block, ClientFrame, Decoder, Direction, FromClient, FromServer, Malformed, ServerFrame,
+    Block, ClientFrame, Decoder, Direction, FromClient, FromServer, Key, KeyError, Malformed,
+    ServerFrame,
 };
 use std::collections::HashMap;
 
@@ -82,6 +83,20 @@ pub(crate) fn error_name(error: Malformed) -> &'static str {
         Malformed::ZeroToken => "zero_token",
         Malformed::Truncated => "truncated",
         other => panic!("{other:?} has no name in the file"),
+    }
+}
+
+/// The verdict of `tests/wire/keys.txt` that this result is.
+pub(crate) fn verdict(result: &Result<Key, KeyError>) -> &'static str {
+    match result {
+        Ok(_) => "ok",
+        Err(KeyError::Empty) => "empty",
+        Err(KeyError::TooLong(_)) => "too_long",
+        Err(KeyError::NotUtf8) => "not_utf8",
+        Err(KeyError::Space) => "space",
+        Err(KeyError::Newline) => "newline",
+        Err(KeyError::CarriageReturn) => "cr",
+        Err(other) => panic!("{other:?} has no name in the file"),
     }
 }
 
