@@ -4,7 +4,7 @@
 mod vectors;
 
 use lockclient::wire::{Block, client_proof, same_proof, server_proof};
-use vectors::{data_lines, unhex};
+use vectors::{data_lines, documented_lines, unhex};
 
 #[test]
 fn proofs_are_what_another_hmac_gives() {
@@ -27,6 +27,13 @@ fn proofs_are_what_another_hmac_gives() {
     for length in [16, 64, 65, 256] {
         assert!(secret_lengths.contains(&length), "no vector with a secret of {length} bytes");
     }
+}
+
+#[test]
+fn the_document_shows_proofs_of_the_file() {
+    let shown = documented_lines("proofs");
+    assert_eq!(shown.len(), 1);
+    assert!(data_lines(include_str!("wire/proofs.txt")).any(|line| line == shown[0]));
 }
 
 /// A proof that is good for another role, nonce or secret could be replayed there.

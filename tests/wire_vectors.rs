@@ -8,7 +8,9 @@ use lockclient::wire::{
     SERVER_READ_LIMIT, ServerFrame,
 };
 use std::collections::BTreeSet;
-use vectors::{Fields, Side, error_name, good_vectors, outcome, read, vectors};
+use vectors::{
+    Fields, Side, data_lines, documented_lines, error_name, good_vectors, outcome, read, vectors,
+};
 
 #[test]
 fn every_frame_decodes_to_exactly_its_fields_or_its_error() {
@@ -116,6 +118,16 @@ fn every_frame_over_the_limit_is_oversized() {
     }
     check::<FromClient>(192);
     check::<FromServer>(146);
+}
+
+#[test]
+fn the_document_shows_frames_of_the_file() {
+    let file: Vec<&str> = data_lines(include_str!("wire/vectors.txt")).collect();
+    let shown = documented_lines("vectors");
+    assert_eq!(shown.len(), 10);
+    for line in shown {
+        assert!(file.contains(&line), "not in the file: {line}");
+    }
 }
 
 /// What the encoder makes for the longest allowed key keeps within what either side may send.

@@ -54,6 +54,18 @@ pub(crate) fn data_lines(file: &'static str) -> impl Iterator<Item = &'static st
     file.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
+/// The lines of the protocol document's code blocks that are marked with `kind`.
+pub(crate) fn documented_lines(kind: &str) -> Vec<&'static str> {
+    let document = include_str!("../../docs/protocol.md");
+    let opening = format!("```{kind}");
+    let mut lines = document.lines();
+    let mut found = Vec::new();
+    while lines.by_ref().any(|line| line == opening) {
+        found.extend(lines.by_ref().take_while(|line| *line != "```"));
+    }
+    found
+}
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
