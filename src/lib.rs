@@ -2,6 +2,7 @@
 
 #[doc(hidden)]
 pub mod clock;
+mod endpoint;
 #[doc(hidden)]
 pub mod engine;
 mod input;
@@ -9,5 +10,6 @@ mod reason;
 #[doc(hidden)]
 pub mod wire;
 
+pub use endpoint::EndpointError;
 pub use input::*;
 pub use reason::*;
