@@ -1,50 +1,58 @@
-//! Endpoints as text: `host:port`, `[v6]:port`. Two texts that name the same endpoint become one.
+//! Endpoints as normalized text: the form in which a leader hint is compared with the
+//! configuration, so that one spelling stands for each address.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The longest host name, in bytes.
-const MAX_HOST: usize = 253;
-
-/// Why a text is not an endpoint.
+/// Why an endpoint was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// There is no `:port` at its end.
-    #[error("it has no port")]
-    NoPort,
-    /// The port is not a decimal number from 1 to 65535.
-    #[error("its port is not a number from 1 to 65535")]
-    BadPort,
-    /// The host is empty, too long, or has bytes that no host name has.
-    #[error("its host is not a host name, an IPv4 address or an IPv6 address in brackets")]
-    BadHost,
+    /// It is not `host:port`.
+    #[error("an endpoint is host:port, with an IPv6 address in brackets")]
+    Shape,
+    /// The port is not a decimal number in 1..=65535.
+    #[error("the port is not a number from 1 to 65535")]
+    Port,
+    /// The host is empty, too long, or has a character that no host name has.
+    #[error("the host is not a name or an address")]
+    Host,
 }
 
-/// The one text of an endpoint: host names in lower case without a final dot, addresses in their
-/// canonical form, the port without leading zeros.
+/// `host:port` in the one spelling that stands for it: names in lower case without a final dot,
+/// addresses in their shortest form, the port without leading zeros.
 ///
 /// # Errors
-/// The text is not an endpoint.
-pub fn normalize(text: &str) -> Result<String, EndpointError> {
-    let (host, port) = text.rsplit_once(':').ok_or(EndpointError::NoPort)?;
-    if port.is_empty() || port.len() > 16 || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(EndpointError::BadPort);
+/// The text is not `host:port`.
+pub(crate) fn normalize(text: &str) -> Result<String, EndpointError> {
+    let (host, port) = text.rsplit_once(':').ok_or(EndpointError::Shape)?;
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(EndpointError::Port);
     }
-    let port: u16 = port.parse().map_err(|_| EndpointError::BadPort)?;
+    let port: u16 = port.parse().map_err(|_| EndpointError::Port)?;
     if port == 0 {
-        return Err(EndpointError::BadPort);
+        return Err(EndpointError::Port);
     }
-    if let Some(inner) = host.strip_prefix('[') {
-        let inner = inner.strip_suffix(']').ok_or(EndpointError::BadHost)?;
-        let address: Ipv6Addr = inner.parse().map_err(|_| EndpointError::BadHost)?;
-        return Ok(SocketAddr::new(IpAddr::V6(address), port).to_string());
+    Ok(format!("{}:{port}", normalize_host(host)?))
+}
+
+fn normalize_host(host: &str) -> Result<String, EndpointError> {
+    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let address: Ipv6Addr = inner.parse().map_err(|_| EndpointError::Host)?;
+        return Ok(format!("[{address}]"));
     }
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    if host.is_empty() || host.len() > MAX_HOST || !host.bytes().all(legal) {
-        return Err(EndpointError::BadHost);
+    if host.contains(':') {
+        return Err(EndpointError::Shape);
     }
-    Ok(format!("{}:{port}", host.to_ascii_lowercase()))
+    if let Ok(address) = host.parse::<Ipv4Addr>() {
+        return Ok(address.to_string());
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    // 253 is the longest name that DNS can carry.
+    if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
+        return Err(EndpointError::Host);
+    }
+    Ok(name.to_ascii_lowercase())
 }
 
 /// The address that a normalized endpoint spells out, if it is not a host name.
@@ -52,61 +60,46 @@ pub(crate) fn literal(endpoint: &str) -> Option<SocketAddr> {
     endpoint.parse().ok()
 }
 
-/// Host and port of a normalized endpoint.
-pub(crate) fn split(endpoint: &str) -> (&str, u16) {
-    let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
-    (host, port.parse().unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_one_endpoint_become_one() {
-        for (text, normal) in [
-            ("localhost:7420", "localhost:7420"),
-            ("LocalHost.:7420", "localhost:7420"),
-            ("a-b_c.example:0080", "a-b_c.example:80"),
-            ("127.0.0.1:65535", "127.0.0.1:65535"),
-            ("[::1]:1", "[::1]:1"),
-            ("[2001:DB8:0:0:0:0:0:1]:7", "[2001:db8::1]:7"),
-        ] {
-            assert_eq!(normalize(text).as_deref(), Ok(normal), "{text}");
-            assert_eq!(normalize(normal).as_deref(), Ok(normal), "{normal}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_an_endpoint_says_why() {
-        for (text, why) in [
-            ("", EndpointError::NoPort),
-            ("localhost", EndpointError::NoPort),
-            ("localhost:", EndpointError::BadPort),
-            ("localhost:0", EndpointError::BadPort),
-            ("localhost:65536", EndpointError::BadPort),
-            ("localhost:+1", EndpointError::BadPort),
-            ("localhost:1 ", EndpointError::BadPort),
-            (":1", EndpointError::BadHost),
-            (".:1", EndpointError::BadHost),
-            ("::1:1", EndpointError::BadHost),
-            ("[::1:1", EndpointError::BadHost),
-            ("[localhost]:1", EndpointError::BadHost),
-            ("a b:1", EndpointError::BadHost),
-            ("a\0b:1", EndpointError::BadHost),
-            ("h\u{e9}:1", EndpointError::BadHost),
-        ] {
-            assert_eq!(normalize(text), Err(why), "{text:?}");
-        }
-        assert_eq!(normalize(&format!("{}:1", "a".repeat(254))), Err(EndpointError::BadHost));
-        assert!(normalize(&format!("{}:1", "a".repeat(253))).is_ok());
-    }
-
-    #[test]
-    fn literals_and_names_are_told_apart() {
+    fn addresses_and_names_are_told_apart() {
         assert!(literal("127.0.0.1:1").is_some());
         assert!(literal("[::1]:1").is_some());
         assert!(literal("localhost:1").is_none());
-        assert_eq!(split("localhost:17"), ("localhost", 17));
+    }
+
+    #[test]
+    fn con_2_one_spelling_stands_for_each_endpoint() {
+        for (given, expected) in [
+            ("127.0.0.1:7420", "127.0.0.1:7420"),
+            ("Node-1.Example.:07420", "node-1.example:7420"),
+            ("[0:0::1]:7420", "[::1]:7420"),
+            ("[2001:DB8::0:1]:1", "[2001:db8::1]:1"),
+        ] {
+            assert_eq!(normalize(given).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn con_2_what_is_no_endpoint_is_refused() {
+        use EndpointError::{Host, Port, Shape};
+        for (given, expected) in [
+            ("", Shape),
+            ("host", Shape),
+            ("::1:7420", Shape),
+            ("host:", Port),
+            ("host:0", Port),
+            ("host:65536", Port),
+            ("host:+1", Port),
+            (":7420", Host),
+            ("a b:7420", Host),
+            ("[::zz]:7420", Host),
+            ("[::1:7420", Shape),
+        ] {
+            assert_eq!(normalize(given), Err(expected), "{given:?}");
+        }
     }
 }

@@ -212,6 +212,11 @@ pub enum Effect {
         /// How.
         outcome: ReleaseOutcome,
     },
+    /// The server answered `B` and the acquire is to be retried: it is unsent again.
+    Unclaim {
+        /// Which.
+        id: RequestId,
+    },
     /// Something that a log may want.
     Log(Event),
 }
@@ -234,7 +239,7 @@ pub trait Gate {
     /// False: it was withdrawn; nothing of it may be sent.
     fn claim(&mut self, id: RequestId, end: Mono) -> bool;
 
-    /// No byte of it was accepted after all, or it is to be retried after `B`.
+    /// No byte of it was accepted after all.
     fn unclaim(&mut self, id: RequestId);
 }
 

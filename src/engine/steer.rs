@@ -1,0 +1,178 @@
+//! Which connections there should be: one serving node, and as many connections to it as the
+//! kinds of callers need (CON-3, CON-6).
+
+use super::api::{Class, ConnId, Effect};
+use super::closing::Loss;
+use super::connection::{Connection, places};
+use super::router::{DialFor, STAGGER};
+use super::{Engine, waits};
+use crate::clock::{Mono, Now};
+use crate::reason::ReasonKind;
+
+impl Engine {
+    /// Dials what is wanted and closes what is not, and says when to look again.
+    pub(super) fn steer(&mut self, now: Now) {
+        self.steer_at = None;
+        if self.closing && self.lane.is_empty() {
+            return;
+        }
+        if self.is_ready() {
+            self.scouted = None;
+            self.close_strays(now);
+            for class in [Class::Try, Class::Blocking, Class::Ticket] {
+                let requests = &self.requests;
+                if self.queue.front(class, |id| waits(requests, id)).is_some() {
+                    self.open_for(class, now);
+                }
+            }
+        } else {
+            self.scout(now);
+        }
+    }
+
+    /// Whether a call of this class gives a reason to look after the connections.
+    pub(super) fn wants_connection(&self, class: Class) -> bool {
+        let places = places(class, self.settings.connections);
+        let fits = |conn: &&Connection| conn.place.is_some_and(|place| places.contains(&place));
+        let mut fitting = self.conns.iter().filter(|conn| self.is_usable(conn)).filter(fits);
+        match class {
+            Class::Try | Class::Blocking => fitting.next().is_none(),
+            // One that carries another's ticket would take it along when that is cancelled.
+            Class::Ticket => {
+                let open = self.conns.iter().filter(|conn| !conn.is_lingering()).filter(fits);
+                open.count() < places.len() && fitting.all(|conn| conn.acquires > 0)
+            }
+        }
+    }
+
+    /// Looks for a node that serves.
+    fn scout(&mut self, now: Now) {
+        let scouting = self.conns.iter().any(Connection::is_opening);
+        if scouting && let Some(last) = self.scouted {
+            let next = last + STAGGER;
+            if now.mono < next {
+                self.look_again(next);
+                return;
+            }
+        }
+        let conns = &self.conns;
+        let busy =
+            |endpoint| conns.iter().any(|conn| conn.endpoint == endpoint && !conn.is_lingering());
+        match self.router.next(now.mono, busy) {
+            Ok(endpoint) => match self.router.take_dial(DialFor::Service, now.mono) {
+                Ok(()) => {
+                    self.scouted = Some(now.mono);
+                    self.dial(endpoint, None, now);
+                    self.look_again(now.mono + STAGGER);
+                }
+                Err(at) => self.look_again(at),
+            },
+            Err(at) => self.look_again(at),
+        }
+    }
+
+    /// Opens a connection to the serving node for acquires of this class, if one is missing.
+    fn open_for(&mut self, class: Class, now: Now) {
+        if !self.wants_connection(class) {
+            return;
+        }
+        let Some(endpoint) = self.target() else { return };
+        let taken =
+            |place| self.conns.iter().any(|conn| conn.place == Some(place) && !conn.is_lingering());
+        let mut places = places(class, self.settings.connections);
+        let Some(place) = places.find(|place| !taken(*place)) else {
+            // One is opening; if it takes long another may carry what waits.
+            self.look_again(now.mono + STAGGER);
+            return;
+        };
+        if self.conns.iter().any(|conn| conn.place.is_none() && self.is_usable(conn)) {
+            return;
+        }
+        let retry_at = self.router.retry_at(endpoint);
+        if now.mono < retry_at {
+            self.look_again(retry_at);
+            return;
+        }
+        let purpose = match class {
+            Class::Ticket => DialFor::Tickets,
+            Class::Try | Class::Blocking => DialFor::Service,
+        };
+        match self.router.take_dial(purpose, now.mono) {
+            Ok(()) => {
+                self.dial(endpoint, Some(place), now);
+                self.look_again(now.mono + STAGGER);
+            }
+            Err(at) => self.look_again(at),
+        }
+    }
+
+    fn dial(&mut self, endpoint: u16, place: Option<usize>, now: Now) {
+        let conn = ConnId(self.next_conn);
+        self.next_conn += 1;
+        self.conns.push(Connection::new(conn, endpoint, place, now));
+        self.effects.push_back(Effect::Dial { conn, endpoint });
+    }
+
+    fn look_again(&mut self, at: Mono) {
+        if at < Mono(u64::MAX) {
+            self.steer_at = Some(self.steer_at.map_or(at, |other| other.min(at)));
+        }
+    }
+
+    /// Closes what does not lead to the serving node and carries nothing.
+    fn close_strays(&mut self, now: Now) {
+        let Some(target) = self.target() else { return };
+        for at in (0..self.conns.len()).rev() {
+            let conn = &self.conns[at];
+            let idle = conn.acquires == 0 && conn.releases == 0 && !conn.is_lingering();
+            if conn.endpoint != target && idle {
+                self.lose(at, Loss::own(ReasonKind::Moved), now);
+            }
+        }
+    }
+
+    /// Gives a connection that nobody needed yet to the class of the oldest call that has none.
+    pub(super) fn adopt(&mut self, at: usize) {
+        if self.conns[at].place.is_some() {
+            return;
+        }
+        let mut oldest: Option<(u64, usize)> = None;
+        for class in [Class::Try, Class::Blocking, Class::Ticket] {
+            let requests = &self.requests;
+            let Some((seq, _)) = self.queue.front(class, |id| waits(requests, id)) else {
+                continue;
+            };
+            let free = places(class, self.settings.connections).find(|place| {
+                let taken = |conn: &Connection| conn.place == Some(*place) && !conn.is_lingering();
+                !self.conns.iter().any(taken)
+            });
+            if let Some(place) = free
+                && oldest.is_none_or(|(other, _)| seq < other)
+            {
+                oldest = Some((seq, place));
+            }
+        }
+        self.conns[at].place = oldest.map(|(_, place)| place);
+    }
+
+    /// CON-6: the classes that a connection carries now. One that no connection of its own can
+    /// be had for, now, goes wherever there is one: sharing is better than waiting.
+    pub(super) fn served(&self, at: usize, now: Now) -> [bool; 3] {
+        let count = self.settings.connections;
+        let place = self.conns[at].place;
+        [Class::Try, Class::Blocking, Class::Ticket].map(|class| {
+            let places = places(class, count);
+            if place.is_some_and(|place| places.contains(&place)) {
+                return true;
+            }
+            let fits = |conn: &&Connection| conn.place.is_some_and(|place| places.contains(&place));
+            if self.conns.iter().filter(fits).any(|conn| conn.is_ready()) {
+                return false;
+            }
+            let late =
+                |conn: &Connection| conn.is_opening() && now.mono.since(conn.since) >= STAGGER;
+            let backs_off = self.router.retry_at(self.conns[at].endpoint) > now.mono;
+            backs_off || self.conns.iter().filter(fits).any(late)
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! What is due by itself.
+
+use super::Engine;
+use super::api::AcquireOutcome;
+use super::closing::Loss;
+use super::connection::Phase;
+use super::request::Place;
+use super::slab::Id;
+use crate::clock::{Mono, Now};
+use crate::reason::{Reason, ReasonKind};
+
+impl Engine {
+    /// When [`Engine::timeout`] is next wanted.
+    pub fn next_timeout(&mut self) -> Option<Mono> {
+        let (requests, releases) = (&self.requests, &self.lane.releases);
+        let (connect, idle) = (self.settings.connect_timeout, self.settings.idle_probe);
+        let conns = self.conns.iter().filter_map(|conn| conn.timer(connect, idle));
+        let acquires = self.timers.next(|id| requests.get(id).is_some());
+        let lane = self.lane.deadlines.next(|id| releases.get(id).is_some());
+        conns.chain(acquires).chain(lane).chain(self.steer_at).min()
+    }
+
+    /// Fires what is due. Early and repeated calls do nothing.
+    pub fn timeout(&mut self, now: Now) {
+        while let Some(id) = self.timers.pop_due(now.mono) {
+            self.request_due(id, now);
+        }
+        while let Some(id) = self.lane.deadlines.pop_due(now.mono) {
+            self.release_due(id);
+        }
+        let (connect, idle) = (self.settings.connect_timeout, self.settings.idle_probe);
+        // From the last to the first: one that ends leaves those before it in place.
+        for at in (0..self.conns.len()).rev() {
+            if self.conns[at].timer(connect, idle).is_some_and(|due| due <= now.mono) {
+                self.connection_due(at, now);
+            }
+        }
+        if self.steer_at.is_some_and(|at| at <= now.mono) {
+            self.steer(now);
+        }
+    }
+
+    fn request_due(&mut self, id: Id, now: Now) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let deadline = request.call.deadline;
+        let over = deadline <= now.mono;
+        match request.place {
+            Place::Queued | Place::Parked | Place::Withdrawn if over => self.finish_unsent(id),
+            // The last answer was `B`, and it is definite.
+            Place::Backoff(_) if over => self.finish(id, AcquireOutcome::Busy),
+            Place::Backoff(at) if at <= now.mono => {
+                let class = request.call.class;
+                self.requeue([id]);
+                if self.wants_connection(class) {
+                    self.steer_at = Some(now.mono);
+                }
+            }
+            Place::Flight(flight) if over && !flight.abandoned => {
+                if flight.whole && now.mono < flight.end {
+                    self.timers.push(flight.end, id);
+                } else if let Some(at) = self.index(flight.conn) {
+                    self.overdue(at, id, Reason::new(ReasonKind::Deadline));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn connection_due(&mut self, at: usize, now: Now) {
+        let conn = &mut self.conns[at];
+        let late = match conn.phase {
+            Phase::Lingering { .. } => {
+                self.remove(at);
+                return;
+            }
+            Phase::Ready => {
+                if conn.is_silent(now.mono) {
+                    self.drain(at);
+                } else if conn.wants_probe(self.settings.idle_probe, now.mono) {
+                    conn.begin_probe(now.mono);
+                }
+                return;
+            }
+            Phase::Dialing => ReasonKind::ConnectTimeout,
+            _ => ReasonKind::HandshakeTimeout,
+        };
+        let reason = Reason::new(late).at(conn.endpoint);
+        self.lose(at, Loss::fault(reason), now);
+    }
+}
