@@ -1,1 +1,4 @@
 //! A lease-based lock server.
+
+#[doc(hidden)]
+pub mod core;
