@@ -1,0 +1,3 @@
+//! The background thread and what it owns.
+
+pub(crate) mod sys;
