@@ -11,6 +11,7 @@ mod client;
 mod config;
 mod endpoint;
 mod error;
+mod ffi;
 mod handle;
 mod input;
 mod io;
