@@ -21,6 +21,8 @@ mod outcome;
 mod reason;
 mod stats;
 mod sync;
+#[doc(hidden)]
+pub mod ticket;
 
 pub use client::Client;
 pub use config::{Config, ConfigError};
