@@ -91,6 +91,7 @@ fn decoding_allocates_nothing() {
                                 }
                             }
                             frames += 1;
+                            assert!(frames <= vector.frame.len());
                         }
                     }
                     let _ = black_box(decoder.finish());

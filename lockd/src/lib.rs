@@ -1,1 +1,23 @@
 //! A lease-based lock server.
+
+#![forbid(unsafe_code)]
+
+mod config;
+#[doc(hidden)]
+pub mod core;
+mod net;
+#[doc(hidden)]
+pub mod outbox;
+mod secrets;
+mod server;
+#[doc(hidden)]
+pub mod session;
+mod stats;
+
+pub use config::{
+    Config, DEFAULT_LISTEN, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_LOCKS, DEFAULT_MAX_WAITERS,
+    DEFAULT_MAX_WAITERS_PER_CONNECTION,
+};
+pub use secrets::{MAX_SECRET, MIN_SECRET, Secret};
+pub use server::{Server, Stopper};
+pub use stats::Stats;

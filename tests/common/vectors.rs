@@ -282,13 +282,16 @@ pub(crate) struct Reading {
 pub(crate) fn read<'c, D: Side>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Reading {
     let mut decoder = Decoder::<D>::default();
     let mut frames = Vec::new();
+    let mut bytes = 0;
     for mut input in chunks {
+        bytes += input.len();
         loop {
             match decoder.next(&mut input) {
                 Ok(Some(frame)) => frames.push(D::describe(&frame)),
                 Ok(None) => break,
                 Err(error) => return Reading { frames, error: Some(error) },
             }
+            assert!(frames.len() <= bytes, "the decoder makes frames out of nothing");
         }
         assert!(input.is_empty(), "the decoder gave up on {} bytes", input.len());
     }
@@ -311,6 +314,7 @@ pub(crate) fn outcome<D: Side>(stream: &[u8]) -> String {
             outcome += &format!(" again={}", hex(&again));
         }
         outcomes.push(outcome);
+        assert!(outcomes.len() <= stream.len(), "the decoder makes frames out of nothing");
     }
     // Either all of it was read, or the decoder has failed for good.
     if let Err(error) = decoder.finish() {

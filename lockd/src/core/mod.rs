@@ -1,0 +1,346 @@
+//! The lock table and its rules, without I/O and without a clock.
+//!
+//! Every call takes the moment at which it happens and gives its answers to an [`Answers`], in
+//! the order in which they were decided. [`Core::next_deadline`] says when [`Core::advance`] has
+//! something to do; calling it early, or again, does nothing.
+
+mod admission;
+mod deadlines;
+mod keys;
+mod queues;
+mod stats;
+mod table;
+mod time;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use deadlines::Deadlines;
+pub use stats::Stats;
+pub use time::Time;
+
+use admission::Admission;
+use lockclient::wire::ServerFrame;
+use queues::{Waiter, Waiters};
+use table::Table;
+use tokens::Tokens;
+
+/// A connection, by the number that the caller gave it. Small numbers, used again once
+/// [`Core::disconnect`] was called, keep the core small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u32);
+
+/// Where the core's answers go.
+pub trait Answers {
+    /// An answer to a request of `to`.
+    fn answer(&mut self, to: ConnectionId, frame: ServerFrame<'_>);
+}
+
+/// The hard limits. Each is at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Keys held.
+    pub locks: usize,
+    /// Waiters in all.
+    pub waiters: usize,
+    /// Waiters for one key.
+    pub waiters_per_key: usize,
+    /// Waiters of one connection.
+    pub waiters_per_connection: usize,
+}
+
+/// The fields of an acquire. Its key has 1 to 128 bytes and its lease is at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acquire<'a> {
+    /// How long it may wait, in seconds.
+    pub wait: u8,
+    /// How long the grant lasts, in seconds.
+    pub lease: u8,
+    /// Echoed in the answer.
+    pub owner: u64,
+    /// The lock's name.
+    pub key: &'a [u8],
+}
+
+/// The error code of a node that may not serve.
+pub(crate) const NOT_ACTIVE: ServerFrame<'static> = ServerFrame::Error { code: b"not_active" };
+
+/// The lock table and its rules.
+#[derive(Debug)]
+pub struct Core {
+    table: Table,
+    waiters: Waiters,
+    lease_ends: Deadlines,
+    wait_ends: Deadlines,
+    admission: Admission,
+    tokens: Tokens,
+    limits: Limits,
+    /// Until when this node may not serve.
+    inactive_until: Option<Time>,
+    stats: Stats,
+}
+
+impl Core {
+    /// An empty table whose first token is `first_token` and whose last is `last_token`.
+    pub fn new(limits: Limits, first_token: u64, last_token: u64) -> Core {
+        Core {
+            table: Table::new(),
+            waiters: Waiters::default(),
+            lease_ends: Deadlines::default(),
+            wait_ends: Deadlines::default(),
+            admission: Admission::new(limits.locks, limits.waiters),
+            tokens: Tokens::new(first_token, last_token),
+            limits,
+            inactive_until: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Grants nothing before `until`, and says so to acquires and probes.
+    pub fn quarantine(&mut self, until: Time) {
+        self.inactive_until = Some(until);
+    }
+
+    /// Tokens that may still be issued.
+    pub fn tokens_left(&self) -> u64 {
+        self.tokens.left()
+    }
+
+    /// Lets tokens go on to `last`.
+    pub fn extend_tokens(&mut self, last: u64) {
+        self.tokens.extend(last);
+    }
+
+    /// Never grants again. Who waits is refused when a turn would have come.
+    pub fn exhaust_tokens(&mut self) {
+        self.tokens.exhaust();
+    }
+
+    /// Counters and sizes.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            held: self.table.len(),
+            waiters: self.waiters.len(),
+            admitting: self.admission.is_open(),
+            ..self.stats
+        }
+    }
+
+    /// When [`Core::advance`] has something to do.
+    pub fn next_deadline(&self) -> Option<Time> {
+        match (self.lease_ends.next(), self.wait_ends.next()) {
+            (Some(lease), Some(wait)) => Some(lease.min(wait)),
+            (lease, wait) => lease.or(wait),
+        }
+    }
+
+    /// An acquire of `from`.
+    pub fn acquire(
+        &mut self,
+        from: ConnectionId,
+        request: Acquire<'_>,
+        now: Time,
+        out: &mut impl Answers,
+    ) {
+        let Acquire { wait, owner, key, .. } = request;
+        self.stats.acquires += 1;
+        if !self.is_active(now) {
+            self.stats.not_active += 1;
+            return out.answer(from, NOT_ACTIVE);
+        }
+        let hash = self.table.hash(key);
+        let slot = self.find(hash, key, now, out);
+        if !self.admission.is_open() {
+            self.stats.busy += 1;
+            return out.answer(from, ServerFrame::Busy { owner, key });
+        }
+        let Some(slot) = slot else {
+            // `find` may just have used the last token for the key's former queue.
+            if self.tokens.is_empty() {
+                self.stats.not_active += 1;
+                return out.answer(from, NOT_ACTIVE);
+            }
+            let slot = self.table.insert(hash, key);
+            self.grant(slot, from, owner, request.lease, now, out);
+            self.admission.update(self.table.len(), self.waiters.len());
+            return;
+        };
+        if wait == 0 {
+            self.stats.timeouts += 1;
+            return out.answer(from, ServerFrame::TimedOut { owner, key });
+        }
+        let queue = &mut self.table.get_mut(slot).queue;
+        if queue.len() >= self.limits.waiters_per_key
+            || self.waiters.of_connection(from.0) >= self.limits.waiters_per_connection
+        {
+            self.stats.busy += 1;
+            return out.answer(from, ServerFrame::Busy { owner, key });
+        }
+        let wait_end = now.after_seconds(wait);
+        let waiter = Waiter::new(from.0, slot, owner, wait_end, request.lease);
+        let number = self.waiters.join(queue, waiter);
+        self.stats.queued += 1;
+        self.wait_ends.schedule(number, wait_end, self.waiters.get(number).arrival);
+        self.admission.update(self.table.len(), self.waiters.len());
+    }
+
+    /// A release of `from`. With token 0 it is a probe, which releases nothing.
+    pub fn release(
+        &mut self,
+        from: ConnectionId,
+        owner: u64,
+        token: u64,
+        key: &[u8],
+        now: Time,
+        out: &mut impl Answers,
+    ) {
+        let hash = self.table.hash(key);
+        let slot = self.find(hash, key, now, out);
+        if token == 0 {
+            self.stats.probes += 1;
+            if !self.is_active(now) {
+                self.stats.not_active += 1;
+                return out.answer(from, NOT_ACTIVE);
+            }
+        }
+        match slot {
+            Some(slot) if self.table.get(slot).token == token => {
+                self.stats.released += 1;
+                out.answer(from, ServerFrame::Released { owner, key });
+                self.pass_on(slot, now, out);
+            }
+            _ => {
+                self.stats.not_held += 1;
+                out.answer(from, ServerFrame::NotHeld { owner, key });
+            }
+        }
+    }
+
+    /// `connection` has ended: its waiters leave. What it holds stays held.
+    pub fn disconnect(&mut self, connection: ConnectionId) {
+        while let Some(number) = self.waiters.first_of_connection(connection.0) {
+            let slot = self.waiters.get(number).lock;
+            self.waiters.leave(&mut self.table.get_mut(slot).queue, number);
+            self.stats.abandoned += 1;
+        }
+        self.admission.update(self.table.len(), self.waiters.len());
+    }
+
+    /// Takes back a grant of which the client cannot have learnt.
+    pub fn undo(&mut self, token: u64, key: &[u8], now: Time, out: &mut impl Answers) {
+        let hash = self.table.hash(key);
+        if let Some(slot) = self.find(hash, key, now, out)
+            && self.table.get(slot).token == token
+        {
+            self.stats.undone += 1;
+            self.pass_on(slot, now, out);
+        }
+    }
+
+    /// Ends the leases and the waits whose end has come.
+    pub fn advance(&mut self, now: Time, out: &mut impl Answers) {
+        while let Some(due) = self.lease_ends.pop_due(now) {
+            let lock = self.table.get(due.slot);
+            if lock.token == 0 {
+                continue;
+            }
+            if lock.token == due.stamp {
+                self.stats.expired += 1;
+                self.pass_on(due.slot, now, out);
+            } else {
+                self.lease_ends.schedule(due.slot, lock.lease_end, lock.token);
+            }
+        }
+        while let Some(due) = self.wait_ends.pop_due(now) {
+            let waiter = self.waiters.get(due.slot);
+            if waiter.arrival == 0 {
+                continue;
+            }
+            if waiter.arrival == due.stamp {
+                self.time_out(due.slot, out);
+            } else {
+                self.wait_ends.schedule(due.slot, waiter.wait_end, waiter.arrival);
+            }
+        }
+        self.admission.update(self.table.len(), self.waiters.len());
+    }
+
+    /// Whether this node may serve.
+    fn is_active(&mut self, now: Time) -> bool {
+        if self.inactive_until.is_some_and(|until| until <= now) {
+            self.inactive_until = None;
+        }
+        self.inactive_until.is_none() && !self.tokens.is_empty()
+    }
+
+    /// The key's slot if it is held, after ending a lease whose end has come.
+    fn find(&mut self, hash: u32, key: &[u8], now: Time, out: &mut impl Answers) -> Option<u32> {
+        let slot = self.table.find(hash, key)?;
+        if self.table.get(slot).lease_end <= now {
+            self.stats.expired += 1;
+            if !self.pass_on(slot, now, out) {
+                return None;
+            }
+        }
+        Some(slot)
+    }
+
+    /// The grant of a key has ended: its queue's head is granted, or the key becomes free.
+    /// Returns whether it is held again.
+    fn pass_on(&mut self, slot: u32, now: Time, out: &mut impl Answers) -> bool {
+        while let Some(number) = self.table.get(slot).queue.head() {
+            if self.waiters.get(number).wait_end <= now {
+                self.time_out(number, out);
+                continue;
+            }
+            let waiter = self.waiters.leave(&mut self.table.get_mut(slot).queue, number);
+            let to = ConnectionId(waiter.connection);
+            if self.tokens.is_empty() {
+                self.stats.busy += 1;
+                out.answer(
+                    to,
+                    ServerFrame::Busy { owner: waiter.owner, key: self.table.key(slot) },
+                );
+                continue;
+            }
+            self.grant(slot, to, waiter.owner, waiter.lease, now, out);
+            self.admission.update(self.table.len(), self.waiters.len());
+            return true;
+        }
+        self.table.remove(slot);
+        self.admission.update(self.table.len(), self.waiters.len());
+        false
+    }
+
+    fn grant(
+        &mut self,
+        slot: u32,
+        to: ConnectionId,
+        owner: u64,
+        lease: u8,
+        now: Time,
+        out: &mut impl Answers,
+    ) {
+        let token = self.tokens.take().expect("the caller made sure that there is one");
+        let lease_end = now.after_seconds(lease);
+        let lock = self.table.get_mut(slot);
+        lock.token = token;
+        lock.lease_end = lease_end;
+        self.lease_ends.schedule(slot, lease_end, token);
+        self.stats.grants += 1;
+        out.answer(to, ServerFrame::Acquired { owner, token, key: self.table.key(slot) });
+    }
+
+    /// A waiter's wait has ended.
+    fn time_out(&mut self, number: u32, out: &mut impl Answers) {
+        let slot = self.waiters.get(number).lock;
+        let waiter = self.waiters.leave(&mut self.table.get_mut(slot).queue, number);
+        self.stats.timeouts += 1;
+        let key = self.table.key(slot);
+        out.answer(
+            ConnectionId(waiter.connection),
+            ServerFrame::TimedOut { owner: waiter.owner, key },
+        );
+    }
+}

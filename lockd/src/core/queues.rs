@@ -1,0 +1,219 @@
+//! Who waits: one record a waiter, in its key's queue and in its connection's list at once.
+//!
+//! Both are linked through the records, so a waiter leaves from any place at a fixed cost and
+//! nothing is allocated while the number of waiters stays below its highest.
+
+use super::time::Time;
+
+const NONE: u32 = u32::MAX;
+
+/// A list of waiters, by the numbers of their records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { head: NONE, tail: NONE, len: 0 }
+    }
+}
+
+impl Queue {
+    /// Waiters in the list.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Who came first.
+    pub(crate) fn head(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    before: u32,
+    after: u32,
+}
+
+const UNLINKED: Links = Links { before: NONE, after: NONE };
+
+/// A request that waits for its turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiter {
+    pub(crate) owner: u64,
+    pub(crate) wait_end: Time,
+    /// The waiter's number in order of arrival; 0 while the record is free.
+    pub(crate) arrival: u64,
+    /// The slot of the lock it waits for.
+    pub(crate) lock: u32,
+    pub(crate) connection: u32,
+    in_queue: Links,
+    in_connection: Links,
+    pub(crate) lease: u8,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    records: Vec<Waiter>,
+    free: Vec<u32>,
+    arrivals: u64,
+    connections: Vec<Queue>,
+}
+
+impl Waiters {
+    /// Waiters in all.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    /// Waiters of one connection.
+    pub(crate) fn of_connection(&self, connection: u32) -> usize {
+        self.connections.get(connection as usize).map_or(0, Queue::len)
+    }
+
+    /// The first waiter of a connection.
+    pub(crate) fn first_of_connection(&self, connection: u32) -> Option<u32> {
+        self.connections.get(connection as usize).and_then(Queue::head)
+    }
+
+    /// Puts a waiter at the tail of `queue` and gives its number. Sets its arrival number.
+    pub(crate) fn join(&mut self, queue: &mut Queue, mut waiter: Waiter) -> u32 {
+        let connection = waiter.connection as usize;
+        self.arrivals += 1;
+        waiter.arrival = self.arrivals;
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.records[number as usize] = waiter;
+                number
+            }
+            None => {
+                self.records.push(waiter);
+                u32::try_from(self.records.len() - 1).expect("admission keeps it below 2^32")
+            }
+        };
+        if connection >= self.connections.len() {
+            self.connections.resize(connection + 1, Queue::default());
+        }
+        append(queue, &mut self.records, number, |waiter| &mut waiter.in_queue);
+        let list = &mut self.connections[connection];
+        append(list, &mut self.records, number, |waiter| &mut waiter.in_connection);
+        number
+    }
+
+    /// Takes a waiter out of `queue`, the one it is in, and frees its record.
+    pub(crate) fn leave(&mut self, queue: &mut Queue, number: u32) -> Waiter {
+        unlink(queue, &mut self.records, number, |waiter| &mut waiter.in_queue);
+        let list = &mut self.connections[self.records[number as usize].connection as usize];
+        unlink(list, &mut self.records, number, |waiter| &mut waiter.in_connection);
+        self.free.push(number);
+        let record = &mut self.records[number as usize];
+        let waiter = record.clone();
+        record.arrival = 0;
+        waiter
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &Waiter {
+        &self.records[number as usize]
+    }
+}
+
+impl Waiter {
+    /// A waiter that has not joined yet.
+    pub(crate) fn new(connection: u32, lock: u32, owner: u64, wait_end: Time, lease: u8) -> Waiter {
+        Waiter {
+            owner,
+            wait_end,
+            arrival: 0,
+            lock,
+            connection,
+            in_queue: UNLINKED,
+            in_connection: UNLINKED,
+            lease,
+        }
+    }
+}
+
+type Which = fn(&mut Waiter) -> &mut Links;
+
+fn append(queue: &mut Queue, records: &mut [Waiter], number: u32, which: Which) {
+    *which(&mut records[number as usize]) = Links { before: queue.tail, after: NONE };
+    match queue.tail {
+        NONE => queue.head = number,
+        tail => which(&mut records[tail as usize]).after = number,
+    }
+    queue.tail = number;
+    queue.len += 1;
+}
+
+fn unlink(queue: &mut Queue, records: &mut [Waiter], number: u32, which: Which) {
+    let Links { before, after } = *which(&mut records[number as usize]);
+    match before {
+        NONE => queue.head = after,
+        before => which(&mut records[before as usize]).after = after,
+    }
+    match after {
+        NONE => queue.tail = before,
+        after => which(&mut records[after as usize]).before = before,
+    }
+    queue.len -= 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(waiters: &mut Waiters, queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.head().map(|head| waiters.leave(queue, head).owner)).collect()
+    }
+
+    #[test]
+    fn a_queue_is_first_come_first_served_and_lets_anyone_leave() {
+        let mut waiters = Waiters::default();
+        let mut queue = Queue::default();
+        let numbers: Vec<u32> = (1..=6)
+            .map(|owner| waiters.join(&mut queue, Waiter::new(0, 0, owner, Time::default(), 1)))
+            .collect();
+        for at in [0, 3, 5] {
+            waiters.leave(&mut queue, numbers[at]);
+        }
+        assert_eq!(queue.len(), 3);
+        assert_eq!(drain(&mut waiters, &mut queue), [2, 3, 5]);
+        assert_eq!((queue.len(), waiters.len(), waiters.of_connection(0)), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_connections_waiters_are_its_own_whatever_queue_they_are_in() {
+        let mut waiters = Waiters::default();
+        let mut queues = [Queue::default(), Queue::default()];
+        for owner in 0..10u64 {
+            let lock = (owner % 2) as u32;
+            let connection = (owner / 5) as u32;
+            let waiter = Waiter::new(connection, lock, owner, Time::default(), 1);
+            waiters.join(&mut queues[lock as usize], waiter);
+        }
+        while let Some(number) = waiters.first_of_connection(0) {
+            let lock = waiters.get(number).lock;
+            waiters.leave(&mut queues[lock as usize], number);
+        }
+        assert_eq!((waiters.of_connection(0), waiters.of_connection(1)), (0, 5));
+        assert_eq!(drain(&mut waiters, &mut queues[0]), [6, 8]);
+        assert_eq!(drain(&mut waiters, &mut queues[1]), [5, 7, 9]);
+    }
+
+    #[test]
+    fn records_are_used_again() {
+        let mut waiters = Waiters::default();
+        let mut queue = Queue::default();
+        for _ in 0..5 {
+            for owner in 0..50 {
+                waiters.join(&mut queue, Waiter::new(3, 0, owner, Time::default(), 1));
+            }
+            assert_eq!(drain(&mut waiters, &mut queue).len(), 50);
+        }
+        assert_eq!(waiters.records.len(), 50);
+    }
+}

@@ -1,0 +1,104 @@
+//! One connection's socket and where it stands in its life.
+
+use crate::core::Time;
+use crate::session::{PROGRESS, Session};
+use socket2::Socket;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// How long a connection that the server ended may take to be closed by its peer: closing it at
+/// once, with bytes of the peer unread, could destroy the last answers on their way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Requests are read and answered.
+    Open,
+    /// Over; the answers that were decided are still written. `linger` says that the peer may
+    /// still send, so that the connection is not closed as soon as they are.
+    Draining { linger: bool },
+    /// Everything is written; whatever the peer still sends is thrown away.
+    Lingering { until: Time },
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: Socket,
+    pub(crate) session: Session,
+    /// Tells connections apart that had the same number one after the other.
+    pub(crate) serial: u64,
+    pub(crate) life: Life,
+    /// Bytes that were read and not yet looked at: the batch was full.
+    pub(crate) unread: Vec<u8>,
+    /// Whether the socket may have more to read.
+    pub(crate) readable: bool,
+    /// Whether the kernel said that the peer has ended its side.
+    pub(crate) ending: bool,
+    /// Whether the socket may take more.
+    pub(crate) writable: bool,
+    /// Whether it is in the list of connections to read from.
+    pub(crate) queued: bool,
+    /// Whether reading is paused, because the peer does not read.
+    pub(crate) paused: bool,
+    /// When the socket last took bytes, or when it began to matter.
+    pub(crate) progress: Time,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, session: Session, serial: u64, now: Time) -> Connection {
+        Connection {
+            socket,
+            session,
+            serial,
+            life: Life::Open,
+            unread: Vec::new(),
+            readable: true,
+            ending: false,
+            writable: true,
+            queued: false,
+            paused: false,
+            progress: now,
+        }
+    }
+
+    /// Whether there may be something to read, or something read to look at.
+    pub(crate) fn wants_read(&self) -> bool {
+        !self.paused && (self.readable || !self.unread.is_empty())
+    }
+
+    /// Sends, and says how many bytes the kernel took; `None` when it takes none now.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        loop {
+            // Not `write`: on some kinds of socket that raises SIGPIPE, which is the host's.
+            match self.socket.send_with_flags(bytes, libc::MSG_NOSIGNAL) {
+                Ok(count) => return Ok(Some(count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn linger(&mut self, now: Time) {
+        self.life = Life::Lingering { until: now.after(LINGER) };
+    }
+
+    /// When [`Connection::is_overdue`] may say yes.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        match self.life {
+            Life::Open if self.paused => Some(self.progress.after(PROGRESS)),
+            Life::Open => self.session.next_deadline(),
+            Life::Draining { .. } => Some(self.progress.after(PROGRESS)),
+            Life::Lingering { until } => Some(until),
+        }
+    }
+
+    /// Whether the peer's time is up.
+    pub(crate) fn is_overdue(&self, now: Time) -> bool {
+        self.next_deadline().is_some_and(|deadline| deadline <= now)
+    }
+}

@@ -1,0 +1,360 @@
+//! The loop: one thread that owns every socket and the lock table.
+//!
+//! A turn reads first, ends of stream included, then looks at the timers, and sends last. So
+//! a connection's end is known before anything is granted to it, as far as it can be, and a
+//! turn's answers to one connection leave in one send.
+
+use super::clock::{self, Alarm};
+use super::connection::{Connection, Life};
+use super::listener::Listener;
+use super::outputs::Outputs;
+use crate::core::{ConnectionId, Core, Deadlines, Time};
+use crate::secrets::Secret;
+use crate::session::Session;
+use crate::stats::Stats;
+use lockclient::wire::{Key, MAX_FRAME};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustix::io::Errno;
+use socket2::Socket;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// What one read takes at most.
+pub(super) const READ: usize = 4096;
+/// Timers are looked at this often at least, whatever happened to the alarm.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Connections that one listener may accept before others have their turn.
+const ACCEPTS: usize = 64;
+/// How long to leave a listener alone when there is no descriptor for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long answers may still take to leave when the server stops.
+const STOP: Duration = Duration::from_millis(500);
+const EVENTS: usize = 1024;
+
+const WAKE: Token = Token(usize::MAX);
+const ALARM: Token = Token(usize::MAX - 1);
+const LISTENERS: usize = usize::MAX / 2;
+
+/// What other threads may ask of the loop.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Send the numbers.
+    Stats(Sender<Stats>),
+    /// End.
+    Stop,
+}
+
+/// What a loop is made of.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) core: Core,
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) max_connections: usize,
+    pub(crate) max_waiters_per_connection: usize,
+    pub(crate) commands: Receiver<Command>,
+}
+
+#[derive(Debug)]
+struct Accepting {
+    listener: Listener,
+    /// Whether there may be a connection to accept.
+    ready: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct EventLoop {
+    poll: Poll,
+    events: Events,
+    alarm: Alarm,
+    commands: Receiver<Command>,
+    listeners: Vec<Accepting>,
+    accept_after: Time,
+    max_connections: usize,
+    serials: u64,
+    stopping: bool,
+    pub(super) connections: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    pub(super) deadlines: Deadlines,
+    pub(super) core: Core,
+    pub(super) outputs: Outputs,
+    pub(super) secrets: Vec<Secret>,
+    /// Connections to read from in the next turn, each once.
+    pub(super) ready: Vec<u32>,
+    /// An empty list, exchanged for another so that neither is allocated again.
+    pub(super) spare: Vec<u32>,
+    pub(super) undone: Vec<(u64, Key)>,
+    pub(super) buffer: Box<[u8; READ]>,
+    pub(super) output_bound: usize,
+    /// The moment of this turn: the clock is read once.
+    pub(super) now: Time,
+    pub(super) stats: Stats,
+}
+
+impl EventLoop {
+    pub(crate) fn new(setup: Setup) -> io::Result<(EventLoop, Arc<Waker>)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let alarm = Alarm::new(poll.registry(), ALARM)?;
+        let mut listeners = Vec::new();
+        for (number, mut listener) in setup.listeners.into_iter().enumerate() {
+            listener.register(poll.registry(), Token(LISTENERS + number))?;
+            listeners.push(Accepting { listener, ready: false });
+        }
+        let this = EventLoop {
+            poll,
+            events: Events::with_capacity(EVENTS),
+            alarm,
+            commands: setup.commands,
+            listeners,
+            accept_after: Time::default(),
+            max_connections: setup.max_connections,
+            serials: 0,
+            stopping: false,
+            connections: Vec::new(),
+            free: Vec::new(),
+            deadlines: Deadlines::default(),
+            core: setup.core,
+            outputs: Outputs::default(),
+            secrets: setup.secrets,
+            ready: Vec::new(),
+            spare: Vec::new(),
+            undone: Vec::new(),
+            buffer: Box::new([0; READ]),
+            output_bound: setup.max_waiters_per_connection.saturating_mul(MAX_FRAME),
+            now: clock::now(),
+            stats: Stats::default(),
+        };
+        Ok((this, waker))
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        while !self.stopping {
+            self.turn()?;
+        }
+        self.listeners.clear();
+        let end = clock::now().after(STOP);
+        while self.now < end && self.has_pending_answers() {
+            self.turn()?;
+        }
+        for connection in self.connections.iter().flatten() {
+            // The peer reads what is on its way, then the end. That it may have gone is no matter.
+            let _ = connection.socket.shutdown(std::net::Shutdown::Write);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let accepting =
+            self.accept_after <= self.now && self.listeners.iter().any(|accepting| accepting.ready);
+        let busy = accepting || !self.ready.is_empty();
+        let mut timeout = if busy {
+            Duration::ZERO
+        } else if self.stopping {
+            Duration::from_millis(10)
+        } else {
+            SWEEP
+        };
+        // Everything that is ready is taken before timers are looked at, however much it is; the
+        // number of connections bounds how often one poll can be full.
+        let mut woken = false;
+        for _ in 0..=self.connections.len() / EVENTS + 1 {
+            self.wait(timeout)?;
+            woken |= self.take_events();
+            if self.events.iter().count() < EVENTS {
+                break;
+            }
+            timeout = Duration::ZERO;
+        }
+        self.now = clock::now();
+        self.accept_all();
+        self.read_all();
+        self.core.advance(self.now, &mut self.outputs);
+        self.end_overdue();
+        self.write_all();
+        if woken {
+            self.obey();
+        }
+        let wanted = [self.core.next_deadline(), self.deadlines.next(), self.accept_again()];
+        self.alarm.set(wanted.into_iter().flatten().min())
+    }
+
+    /// Waits until something is ready.
+    fn wait(&mut self, mut timeout: Duration) -> io::Result<()> {
+        loop {
+            match self.poll.poll(&mut self.events, Some(timeout)) {
+                // A process that was stopped and goes on comes by here, with its leases over and
+                // its peers gone. It has to see the peers first: timers before them would grant
+                // locks to the dead.
+                Err(error) if error.kind() == ErrorKind::Interrupted => timeout = Duration::ZERO,
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes note of what is ready. Returns whether another thread wants something.
+    fn take_events(&mut self) -> bool {
+        let mut woken = false;
+        for event in &self.events {
+            match event.token() {
+                WAKE => woken = true,
+                ALARM => self.alarm.went_off(),
+                Token(number) if number >= LISTENERS => {
+                    if let Some(accepting) = self.listeners.get_mut(number - LISTENERS) {
+                        accepting.ready = true;
+                    }
+                }
+                Token(number) => {
+                    let Some(Some(connection)) = self.connections.get_mut(number) else { continue };
+                    if event.is_read_closed() || event.is_error() {
+                        connection.ending = true;
+                    }
+                    if event.is_readable() || connection.ending {
+                        connection.readable = true;
+                        if connection.wants_read() && !connection.queued {
+                            connection.queued = true;
+                            self.ready.push(number as u32);
+                        }
+                    }
+                    if event.is_writable() && !connection.writable {
+                        connection.writable = true;
+                        self.outputs.queue(number as u32);
+                    }
+                }
+            }
+        }
+        woken
+    }
+
+    fn accept_all(&mut self) {
+        if self.accept_after > self.now {
+            return;
+        }
+        for number in 0..self.listeners.len() {
+            let mut accepted = 0;
+            while self.listeners[number].ready && accepted < ACCEPTS {
+                accepted += 1;
+                match self.listeners[number].listener.accept() {
+                    Ok(socket) => self.open(socket),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.listeners[number].ready = false;
+                    }
+                    Err(error) if is_shortage(&error) => {
+                        tracing::warn!(%error, "cannot accept a connection; trying again soon");
+                        self.accept_after = self.now.after(ACCEPT_PAUSE);
+                        return;
+                    }
+                    // The connection ended before it was accepted.
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// When to accept again, if it is put off.
+    fn accept_again(&self) -> Option<Time> {
+        (self.accept_after > self.now).then_some(self.accept_after)
+    }
+
+    fn open(&mut self, socket: Socket) {
+        if self.connections.len() - self.free.len() >= self.max_connections {
+            self.stats.refused += 1;
+            return;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            // Never more than `max_connections`, which is below 2^32.
+            (self.connections.len() - 1) as u32
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let source = socket.as_raw_fd();
+        let token = Token(number as usize);
+        let mut nonce = [0; 32];
+        let secure = !self.secrets.is_empty();
+        if self.poll.registry().register(&mut SourceFd(&source), token, interest).is_err()
+            || (secure && getrandom::fill(&mut nonce).is_err())
+        {
+            self.free.push(number);
+            return;
+        }
+        self.serials += 1;
+        self.stats.accepted += 1;
+        self.outputs.open(number);
+        let nonce = secure.then_some(nonce);
+        let session = Session::new(ConnectionId(number), nonce, self.now, &mut self.outputs);
+        let connection = Connection::new(socket, session, self.serials, self.now);
+        self.connections[number as usize] = Some(connection);
+        self.schedule(number);
+    }
+
+    /// Forgets a connection whose waiters have left and whose grants are settled.
+    pub(super) fn close(&mut self, number: u32) {
+        if self.connections[number as usize].take().is_some() {
+            self.outputs.close(number);
+            self.free.push(number);
+        }
+    }
+
+    /// Makes sure that the connection's next deadline is noticed.
+    pub(super) fn schedule(&mut self, number: u32) {
+        if let Some(connection) = &self.connections[number as usize]
+            && let Some(deadline) = connection.next_deadline()
+        {
+            self.deadlines.schedule(number, deadline, connection.serial);
+        }
+    }
+
+    fn end_overdue(&mut self) {
+        while let Some(due) = self.deadlines.pop_due(self.now) {
+            let Some(connection) = &self.connections[due.slot as usize] else { continue };
+            if connection.serial != due.stamp || !connection.is_overdue(self.now) {
+                self.schedule(due.slot);
+                continue;
+            }
+            self.stats.overdue += 1;
+            match connection.life {
+                Life::Open if !connection.paused => self.end(due.slot, true, usize::MAX),
+                Life::Open | Life::Draining { .. } | Life::Lingering { .. } => {
+                    self.break_off(due.slot);
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Stats(reply) => {
+                    // Whoever asked may have gone.
+                    let _ = reply.send(self.stats());
+                }
+                Command::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            locks: self.core.stats(),
+            connections: self.connections.len() - self.free.len(),
+            ..self.stats
+        }
+    }
+
+    fn has_pending_answers(&mut self) -> bool {
+        let mut open = (0..self.connections.len() as u32)
+            .filter(|number| self.connections[*number as usize].is_some());
+        open.any(|number| self.outputs.get(number).pending() > 0)
+    }
+}
+
+/// Whether nothing is wrong with the connection, only with what this process may use.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    error.raw_os_error().is_some_and(|code| shortages.contains(&Errno::from_raw_os_error(code)))
+}

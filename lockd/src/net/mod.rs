@@ -1,0 +1,12 @@
+//! Sockets: one thread, one poll, and the sans-IO parts in between.
+
+mod clock;
+mod connection;
+mod event_loop;
+mod listener;
+mod outputs;
+mod reading;
+mod writing;
+
+pub(crate) use event_loop::{Command, EventLoop, Setup};
+pub(crate) use listener::Listener;

@@ -1,0 +1,154 @@
+//! The first half of a turn: bytes come in.
+
+use super::connection::Life;
+use super::event_loop::{EventLoop, READ};
+use crate::core::ConnectionId;
+use crate::session::Received;
+use lockclient::wire::Key;
+use std::io::{ErrorKind, Read};
+
+impl EventLoop {
+    /// Reads once from every connection that has something.
+    pub(super) fn read_all(&mut self) {
+        let mut ready = std::mem::take(&mut self.spare);
+        std::mem::swap(&mut self.ready, &mut ready);
+        for number in ready.drain(..) {
+            let Some(connection) = &mut self.connections[number as usize] else { continue };
+            connection.queued = false;
+            match connection.life {
+                Life::Open => self.read(number),
+                Life::Draining { .. } => {}
+                Life::Lingering { .. } => self.discard(number),
+            }
+        }
+        self.spare = ready;
+    }
+
+    /// Has the connection read from in the next turn if there may be something.
+    pub(super) fn read_again(&mut self, number: u32) {
+        if let Some(connection) = &mut self.connections[number as usize]
+            && connection.wants_read()
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(number);
+        }
+    }
+
+    fn read(&mut self, number: u32) {
+        let Some(connection) = &mut self.connections[number as usize] else { return };
+        if connection.paused {
+            return;
+        }
+        let mark = self.outputs.get(number).mark();
+        if !connection.unread.is_empty() {
+            let mut unread = std::mem::take(&mut connection.unread);
+            let Received { consumed, over } = self.receive(number, &unread);
+            if over {
+                return self.end(number, true, mark);
+            }
+            unread.drain(..consumed);
+            if let Some(connection) = &mut self.connections[number as usize] {
+                connection.unread = unread;
+            }
+            self.schedule(number);
+            return self.read_again(number);
+        }
+        loop {
+            let Some(connection) = &mut self.connections[number as usize] else { return };
+            let count = match (&connection.socket).read(&mut self.buffer[..]) {
+                Ok(0) => {
+                    connection.session.end_of_stream(&mut self.outputs);
+                    return self.end(number, false, mark);
+                }
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    connection.readable = false;
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return self.break_off(number),
+            };
+            self.stats.bytes_in += count as u64;
+            let connection_ending = connection.ending;
+            // A short read has taken all there was. Only an end may be left to see.
+            connection.readable = count == READ || connection_ending;
+            let received = connection.session.receive(
+                &self.buffer[..count],
+                self.now,
+                &self.secrets,
+                &mut self.core,
+                &mut self.outputs,
+            );
+            if received.over {
+                return self.end(number, true, mark);
+            }
+            connection.unread.extend_from_slice(&self.buffer[received.consumed..count]);
+            if !connection_ending || count == READ || !connection.unread.is_empty() {
+                break;
+            }
+        }
+        self.schedule(number);
+        self.read_again(number);
+    }
+
+    fn receive(&mut self, number: u32, bytes: &[u8]) -> Received {
+        match &mut self.connections[number as usize] {
+            Some(connection) => connection.session.receive(
+                bytes,
+                self.now,
+                &self.secrets,
+                &mut self.core,
+                &mut self.outputs,
+            ),
+            None => Received { consumed: bytes.len(), over: false },
+        }
+    }
+
+    /// Throws away what a peer sends after the end.
+    fn discard(&mut self, number: u32) {
+        let Some(connection) = &mut self.connections[number as usize] else { return };
+        match (&connection.socket).read(&mut self.buffer[..]) {
+            Ok(0) => self.close(number),
+            Ok(_) => self.read_again(number),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => connection.readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.read_again(number),
+            Err(_) => self.close(number),
+        }
+    }
+
+    /// The connection has ended, and answers that were decided are still written.
+    ///
+    /// Its waiters leave. Grants that were decided before `mark`, so not in answer to what was
+    /// read together with the end, are undone if no byte was sent. Those after it get one attempt.
+    /// `linger` says that the peer may still be sending.
+    pub(super) fn end(&mut self, number: u32, linger: bool, mark: usize) {
+        let Some(connection) = &mut self.connections[number as usize] else { return };
+        connection.life = Life::Draining { linger };
+        connection.progress = self.now;
+        connection.unread = Vec::new();
+        self.core.disconnect(ConnectionId(number));
+        self.undo_grants(number, mark);
+        self.outputs.queue(number);
+        self.schedule(number);
+    }
+
+    /// The connection is broken: nothing can be written any more.
+    pub(super) fn break_off(&mut self, number: u32) {
+        self.core.disconnect(ConnectionId(number));
+        self.undo_grants(number, usize::MAX);
+        self.close(number);
+    }
+
+    /// Undoes the grants before `mark` of which no byte has reached the kernel.
+    pub(super) fn undo_grants(&mut self, number: u32, mark: usize) {
+        let undone = &mut self.undone;
+        self.outputs.get(number).withdraw_grants(mark, |token, key| {
+            undone.push((token, Key::from_wire(key).expect("this server granted it")));
+        });
+        // In the order in which they were granted.
+        for (token, key) in self.undone.drain(..) {
+            self.core.undo(token, key.as_bytes(), self.now, &mut self.outputs);
+        }
+    }
+}

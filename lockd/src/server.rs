@@ -1,0 +1,130 @@
+//! A running server.
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::net::{Command, EventLoop, Listener, Setup};
+use crate::stats::Stats;
+use mio::Waker;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+/// A server that runs on a thread of its own in this process.
+///
+/// Dropping it stops it and waits for its thread.
+#[derive(Debug)]
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    stopper: Stopper,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Stops a server from another thread.
+#[derive(Debug, Clone)]
+pub struct Stopper {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl Stopper {
+    /// Asks the server to stop: it closes its listeners, sends the answers that are decided, and
+    /// closes its connections, within a second. Does not wait for it.
+    pub fn stop(&self) {
+        self.send(Command::Stop);
+    }
+
+    fn send(&self, command: Command) {
+        // A server that has stopped needs no telling; one that cannot be woken looks within 5 s.
+        if self.commands.send(command).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+impl Server {
+    /// Binds every address and starts to serve.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, a limit out of range, a bad secret file, or a resource
+    /// that the operating system does not give. The message says which.
+    pub fn start(config: Config) -> io::Result<Server> {
+        let limits = config.limits()?;
+        let secrets = config.all_secrets()?;
+        let mut listeners = Vec::new();
+        for name in &config.listen {
+            listeners.extend(Listener::bind(name)?);
+        }
+        if listeners.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
+        }
+        let addresses = listeners.iter().map(Listener::address).collect();
+        let (commands, receiver) = channel();
+        let (event_loop, waker) = EventLoop::new(Setup {
+            listeners,
+            core: Core::new(limits, 1, u64::MAX),
+            secrets,
+            max_connections: config.max_connections,
+            max_waiters_per_connection: config.max_waiters_per_connection,
+            commands: receiver,
+        })?;
+        let thread =
+            std::thread::Builder::new().name("lockd".into()).spawn(move || event_loop.run())?;
+        let stopper = Stopper { commands, waker };
+        Ok(Server { addresses, stopper, thread: Some(thread) })
+    }
+
+    /// The first address that it listens on, with the port that was chosen.
+    pub fn addr(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Every address that it listens on.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The numbers after the turn in which it was asked. All zero if the server has stopped.
+    pub fn stats(&self) -> Stats {
+        let (reply, receiver) = channel();
+        self.stopper.send(Command::Stats(reply));
+        receiver.recv().unwrap_or_default()
+    }
+
+    /// A handle that can stop it from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Stops it and waits until it has stopped.
+    ///
+    /// # Errors
+    /// What ended it before it was told to stop.
+    pub fn stop(self) -> io::Result<()> {
+        self.stopper.stop();
+        self.wait()
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Errors
+    /// What ended it, unless it was told to stop.
+    pub fn wait(mut self) -> io::Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the server's thread panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stopper.stop();
+            // Its result has nowhere to go; a panic has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What a connection's bytes mean, without I/O: frames, the handshake, and their time limits.
+
+use crate::core::{Acquire, Answers, ConnectionId, Core, Time};
+use crate::outbox::BATCH;
+use crate::secrets::{self, Secret};
+use lockclient::wire::{Block, ClientFrame, Decoder, FromClient, Key, ServerFrame};
+use std::time::Duration;
+
+/// How long a started frame may take, and the handshake, and a write to a peer that does not read.
+pub const PROGRESS: Duration = Duration::from_secs(5);
+
+const BAD_REQUEST: &[u8] = b"bad_request";
+const BAD_KEY: &[u8] = b"bad_key";
+const AUTH_FAILED: &[u8] = b"auth_failed";
+
+/// What became of received bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes that were consumed: all of them, unless the batch is full or the session is over.
+    pub consumed: usize,
+    /// The session is over and the connection must be closed. The error that says why has been
+    /// given as the last answer.
+    pub over: bool,
+}
+
+/// Why a session that was served so far must end now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overdue {
+    /// The handshake was not complete within [`PROGRESS`].
+    Handshake,
+    /// A started frame was not complete within [`PROGRESS`].
+    Frame,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake { nonce: Block, until: Time },
+    Open,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum FrameTimer {
+    Off,
+    Until(Time),
+    /// The server does not read from the peer, so the peer's time stands still.
+    Paused(Duration),
+}
+
+/// One connection's side of the protocol.
+#[derive(Debug)]
+pub struct Session {
+    id: ConnectionId,
+    decoder: Decoder<FromClient>,
+    phase: Phase,
+    frame_timer: FrameTimer,
+}
+
+impl Session {
+    /// A session of a connection that just began. With a `nonce` it has to prove that it knows a
+    /// secret; the challenge is given to `out`.
+    pub fn new(
+        id: ConnectionId,
+        nonce: Option<Block>,
+        now: Time,
+        out: &mut impl Answers,
+    ) -> Session {
+        let phase = match nonce {
+            Some(nonce) => {
+                out.answer(id, ServerFrame::Challenge { nonce: &nonce });
+                Phase::Handshake { nonce, until: now.after(PROGRESS) }
+            }
+            None => Phase::Open,
+        };
+        Session { id, decoder: Decoder::default(), phase, frame_timer: FrameTimer::Off }
+    }
+
+    /// Takes bytes, in any chunking, and at most a batch of requests of them.
+    pub fn receive(
+        &mut self,
+        input: &[u8],
+        now: Time,
+        secrets: &[Secret],
+        core: &mut Core,
+        out: &mut impl Answers,
+    ) -> Received {
+        let mut consumed = 0;
+        let mut frames = 0;
+        while frames < BATCH && consumed < input.len() {
+            let mut rest = &input[consumed..];
+            let frame = match self.decoder.next(&mut rest) {
+                Ok(frame) => frame,
+                Err(_) => {
+                    out.answer(self.id, ServerFrame::Error { code: BAD_REQUEST });
+                    return Received { consumed, over: true };
+                }
+            };
+            consumed = input.len() - rest.len();
+            let Some(frame) = frame else { break };
+            frames += 1;
+            if let Err(code) = serve(self.id, &mut self.phase, frame, now, secrets, core, out) {
+                out.answer(self.id, ServerFrame::Error { code });
+                return Received { consumed, over: true };
+            }
+        }
+        self.note_progress(frames > 0, now);
+        Received { consumed, over: false }
+    }
+
+    /// The peer sends no more.
+    pub fn end_of_stream(&mut self, out: &mut impl Answers) {
+        if self.decoder.finish().is_err() {
+            out.answer(self.id, ServerFrame::Error { code: BAD_REQUEST });
+        }
+    }
+
+    /// The server stops reading from the peer.
+    pub fn pause(&mut self, now: Time) {
+        if let FrameTimer::Until(until) = self.frame_timer {
+            self.frame_timer = FrameTimer::Paused(until.since(now));
+        }
+    }
+
+    /// The server reads from the peer again.
+    pub fn resume(&mut self, now: Time) {
+        if let FrameTimer::Paused(left) = self.frame_timer {
+            self.frame_timer = FrameTimer::Until(now.after(left));
+        }
+    }
+
+    /// When [`Session::overdue`] may say something.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let frame = match self.frame_timer {
+            FrameTimer::Until(until) => Some(until),
+            FrameTimer::Off | FrameTimer::Paused(_) => None,
+        };
+        match self.phase {
+            Phase::Handshake { until, .. } => Some(frame.map_or(until, |frame| frame.min(until))),
+            Phase::Open => frame,
+        }
+    }
+
+    /// Whether the peer's time is up.
+    pub fn overdue(&self, now: Time) -> Option<Overdue> {
+        match (&self.phase, self.frame_timer) {
+            (Phase::Handshake { until, .. }, _) if *until <= now => Some(Overdue::Handshake),
+            (_, FrameTimer::Until(until)) if until <= now => Some(Overdue::Frame),
+            _ => None,
+        }
+    }
+
+    /// Whether the handshake is still to be done.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self.phase, Phase::Handshake { .. })
+    }
+
+    fn note_progress(&mut self, completed: bool, now: Time) {
+        if !self.decoder.is_mid_frame() {
+            self.frame_timer = FrameTimer::Off;
+        } else if completed || matches!(self.frame_timer, FrameTimer::Off) {
+            self.frame_timer = FrameTimer::Until(now.after(PROGRESS));
+        }
+    }
+}
+
+/// Serves one frame. An error is the code of a connection that must be closed.
+fn serve(
+    id: ConnectionId,
+    phase: &mut Phase,
+    frame: ClientFrame<'_>,
+    now: Time,
+    secrets: &[Secret],
+    core: &mut Core,
+    out: &mut impl Answers,
+) -> Result<(), &'static [u8]> {
+    match (frame, &*phase) {
+        (ClientFrame::Proof { nonce, proof }, Phase::Handshake { nonce: ours, .. }) => {
+            let answer = secrets::check(secrets, ours, nonce, proof).ok_or(AUTH_FAILED)?;
+            out.answer(id, ServerFrame::Accepted { proof: &answer });
+            *phase = Phase::Open;
+        }
+        (ClientFrame::Proof { .. }, Phase::Open) => return Err(BAD_REQUEST),
+        (_, Phase::Handshake { .. }) => return Err(AUTH_FAILED),
+        (ClientFrame::Acquire { wait, lease, owner, key }, Phase::Open) => {
+            match Key::from_wire(key) {
+                Ok(_) => core.acquire(id, Acquire { wait, lease, owner, key }, now, out),
+                Err(_) => out.answer(id, ServerFrame::Error { code: BAD_KEY }),
+            }
+        }
+        (ClientFrame::Release { owner, token, key }, Phase::Open) => match Key::from_wire(key) {
+            Ok(_) => core.release(id, owner, token, key, now, out),
+            Err(_) => out.answer(id, ServerFrame::Error { code: BAD_KEY }),
+        },
+    }
+    Ok(())
+}

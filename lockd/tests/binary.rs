@@ -1,0 +1,229 @@
+//! The `lockd` program: its start, its end, and signals.
+
+mod common;
+
+use common::{Answer, Peer, plain};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+struct Lockd {
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+    address: SocketAddr,
+}
+
+impl Lockd {
+    fn start(arguments: &[&str]) -> Lockd {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_lockd"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("lockd");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let address = listening_line(&mut stdout);
+        Lockd { child, stdout: Some(stdout), address }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
+        assert!(sent.success());
+    }
+
+    /// Stops it where it stands, and returns once every thread of it has stopped.
+    fn freeze(&self) {
+        self.signal("STOP");
+        let end = Instant::now() + common::LONG;
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.expect("task").path().join("stat"));
+            // The state follows the name, which is in parentheses.
+            stat.expect("stat").rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        while !std::fs::read_dir(&tasks).expect("tasks").all(stopped) {
+            assert!(Instant::now() < end, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let end = Instant::now() + common::LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                return status;
+            }
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Lockd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn listening_line(stdout: &mut impl BufRead) -> SocketAddr {
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a line");
+    let address = line.strip_prefix("listening on ").expect("a listening line");
+    address.trim_end().parse().expect("an address")
+}
+
+#[test]
+fn it_says_where_it_listens_and_serves_there() {
+    let lockd = Lockd::start(&[]);
+    Peer::connect(lockd.address).take(1, "k", 5);
+}
+
+#[test]
+fn it_says_every_address_on_a_line_of_its_own() {
+    let mut lockd = Lockd::start(&["--listen", "[::1]:0"]);
+    let second = listening_line(lockd.stdout.as_mut().expect("stdout"));
+    assert!(second.is_ipv6());
+    for address in [lockd.address, second] {
+        Peer::connect(address).expect_served();
+    }
+}
+
+#[test]
+fn it_stops_cleanly_and_soon_on_sigterm_and_sigint() {
+    for signal in ["TERM", "INT"] {
+        let mut lockd = Lockd::start(&[]);
+        let mut holder = Peer::connect(lockd.address);
+        let mut waiter = Peer::connect(lockd.address);
+        holder.take(1, "k", 60);
+        waiter.acquire(2, "k", 60, 60);
+        waiter.expect_served();
+        let begun = Instant::now();
+        lockd.signal(signal);
+        let status = lockd.wait();
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(status.success(), "{signal}: {status}");
+        holder.expect_end();
+        waiter.expect_end();
+    }
+}
+
+#[test]
+fn it_stops_soon_even_with_a_peer_that_does_not_read() {
+    let mut lockd = Lockd::start(&[]);
+    let mut deaf = Peer::connect_with_small_window(lockd.address);
+    let key = "x".repeat(128);
+    for owner in 1..=2000 {
+        deaf.release(owner, 0, &key);
+    }
+    let begun = Instant::now();
+    lockd.signal("TERM");
+    let status = lockd.wait();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(status.success());
+}
+
+#[test]
+fn neither_a_closed_standard_output_nor_a_gone_peer_ends_it() {
+    let mut lockd = Lockd::start(&["--log", "trace"]);
+    lockd.stdout = None;
+    for owner in 1..=50 {
+        let mut peer = Peer::connect(lockd.address);
+        for _ in 0..20 {
+            peer.release(owner, 0, "k");
+        }
+        drop(peer);
+    }
+    Peer::connect(lockd.address).expect_served();
+}
+
+#[test]
+fn a_wrong_command_line_or_address_is_an_error_with_its_name() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["--nonsense"], "--nonsense"),
+        (&["--max-locks", "0"], "max-locks"),
+        (&["--listen", "127.0.0.1"], "127.0.0.1"),
+        (&["--secret-file", "/nonexistent/secret"], "/nonexistent/secret"),
+    ];
+    for (arguments, name) in cases {
+        let output = Command::new(env!("CARGO_BIN_EXE_lockd"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .output()
+            .expect("lockd");
+        assert!(!output.status.success(), "{arguments:?}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(name), "{arguments:?}: {message}");
+        assert!(output.stdout.is_empty(), "nothing listens");
+    }
+}
+
+#[test]
+fn after_being_stopped_over_leases_and_waits_nobody_is_granted_late_or_in_vain() {
+    let lockd = Lockd::start(&[]);
+    let mut holder = Peer::connect(lockd.address);
+    let mut impatient = Peer::connect(lockd.address);
+    let mut dead = Peer::connect(lockd.address);
+    let mut patient = Peer::connect(lockd.address);
+    let token = holder.take(1, "k", 2);
+    impatient.acquire(2, "k", 3, 60);
+    impatient.expect_served();
+    dead.acquire(3, "k", 60, 60);
+    dead.expect_served();
+    patient.acquire(4, "k", 60, 60);
+    patient.expect_served();
+    lockd.freeze();
+    // All of this happens while it stands still; it sees it in one turn.
+    holder.release(5, token, "k");
+    drop(dead);
+    std::thread::sleep(Duration::from_millis(3500));
+    lockd.signal("CONT");
+    assert_eq!(holder.answer(), plain('N', 5, "k"));
+    assert_eq!(impatient.answer(), plain('T', 2, "k"));
+    // Not behind the dead connection's lease of 60 s.
+    assert!(matches!(patient.answer(), Answer::Acquired { owner: 4, .. }));
+}
+
+#[test]
+fn help_names_every_option() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lockd")).arg("--help").output().expect("lockd");
+    assert!(output.status.success());
+    let help = String::from_utf8_lossy(&output.stdout).into_owned();
+    for option in [
+        "--listen",
+        "--max-locks",
+        "--max-waiters",
+        "--max-waiters-per-key",
+        "--max-waiters-per-connection",
+        "--max-connections",
+        "--secret-file",
+        "--log",
+        "--log-format",
+    ] {
+        assert!(help.contains(option), "{option}");
+    }
+}
+
+#[test]
+fn its_log_goes_to_standard_error_as_text_or_json() {
+    for (format, first) in [("text", b'2'), ("json", b'{')] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_lockd"))
+            .args(["--listen", "127.0.0.1:0", "--log-format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("lockd");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        listening_line(&mut stdout);
+        let mut stderr = child.stderr.take().expect("stderr");
+        let mut lockd = Lockd { child, stdout: None, address: ([127, 0, 0, 1], 0).into() };
+        lockd.signal("TERM");
+        lockd.wait();
+        let mut log = Vec::new();
+        stderr.read_to_end(&mut log).expect("log");
+        assert_eq!(log.first(), Some(&first), "{}", String::from_utf8_lossy(&log));
+    }
+}
