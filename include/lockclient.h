@@ -701,8 +701,8 @@ lockclient_status lockclient_close(lockclient *client, uint64_t timeout_ms);
  * Threads: any.
  *
  * @param client  A client.
- * @return the descriptor, the same at each call, close-on-exec; the client's own, valid until the
- *         client was closed and its last ticket freed. -1 on failure (`client` is NULL, a forked
+ * @return the descriptor, the same at each call, close-on-exec; the client's own, valid until
+ *         lockclient_close. -1 on failure (`client` is NULL, a forked
  *         child, no descriptor left): lockclient_last_error says which.
  */
 int lockclient_completion_fd(lockclient *client);

@@ -5,13 +5,14 @@ pub mod clock;
 #[doc(hidden)]
 pub mod engine;
 #[doc(hidden)]
+pub mod ffi;
+#[doc(hidden)]
 pub mod wire;
 
 mod client;
 mod config;
 mod endpoint;
 mod error;
-mod ffi;
 mod handle;
 mod input;
 mod io;

@@ -2,8 +2,8 @@
 //! is as it was.
 
 use super::last_error;
-use super::status::{Ended, LOCKCLIENT_E_PANIC, LOCKCLIENT_OK, LOCKCLIENT_PENDING};
 use super::status::lockclient_status;
+use super::status::{Ended, LOCKCLIENT_E_PANIC, LOCKCLIENT_OK, LOCKCLIENT_PENDING};
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;

@@ -172,8 +172,8 @@ pub unsafe extern "C" fn lockclient_close(
 /// Threads: any.
 ///
 /// @param client  A client.
-/// @return the descriptor, the same at each call, close-on-exec; the client's own, valid until the
-///         client was closed and its last ticket freed. -1 on failure (`client` is NULL, a forked
+/// @return the descriptor, the same at each call, close-on-exec; the client's own, valid until
+///         lockclient_close. -1 on failure (`client` is NULL, a forked
 ///         child, no descriptor left): lockclient_last_error says which.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lockclient_completion_fd(client: *mut lockclient) -> c_int {

@@ -56,9 +56,7 @@ unsafe fn set(
 ///         memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn lockclient_config_new() -> *mut lockclient_config {
-    value_or(ptr::null_mut(), || {
-        lockclient_config { settings: Mutex::new(Config::new()) }.give()
-    })
+    value_or(ptr::null_mut(), || lockclient_config { settings: Mutex::new(Config::new()) }.give())
 }
 
 /// Frees a configuration. Clients that were opened with it stay as they are. A secret in it is

@@ -5,7 +5,6 @@
 //! contract.
 #![allow(unsafe_code, reason = "pointers come from C; each use says why it is sound")]
 #![allow(non_camel_case_types, reason = "the names are C's")]
-#![allow(unreachable_pub, reason = "the header is generated from what is pub")]
 #![allow(clippy::missing_safety_doc, reason = "the header's text is the contract")]
 
 mod acquire;
@@ -21,3 +20,14 @@ mod stats;
 mod status;
 mod ticket;
 mod version;
+
+pub use acquire::*;
+pub use client::*;
+pub use config::*;
+pub use last_error::*;
+pub use log::*;
+pub use release::*;
+pub use stats::*;
+pub use status::*;
+pub use ticket::*;
+pub use version::*;

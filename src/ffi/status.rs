@@ -165,9 +165,10 @@ fn describe(status: lockclient_status) -> (&'static CStr, &'static CStr) {
         LOCKCLIENT_OK => (c"LOCKCLIENT_OK", c"Done."),
         LOCKCLIENT_TIMED_OUT => (c"LOCKCLIENT_TIMED_OUT", c"The lock was not granted in time."),
         LOCKCLIENT_BUSY => (c"LOCKCLIENT_BUSY", c"The server is at capacity."),
-        LOCKCLIENT_NOT_HELD => {
-            (c"LOCKCLIENT_NOT_HELD", c"The token holds nothing: it was released, or its lease ended.")
-        }
+        LOCKCLIENT_NOT_HELD => (
+            c"LOCKCLIENT_NOT_HELD",
+            c"The token holds nothing: it was released, or its lease ended.",
+        ),
         LOCKCLIENT_NOT_SENT => {
             (c"LOCKCLIENT_NOT_SENT", c"The deadline came before anything was sent")
         }

@@ -79,11 +79,9 @@ pub unsafe extern "C" fn lockclient_acquire_start(
         // SAFETY: the header's contract: NULL, or as many readable bytes as it says.
         let key = unsafe { key::bytes(key, key_len) }?;
         let asked = asked(wait_ms, lease_ms, min_work_budget_ms);
-        let ticket = lockclient_ticket {
-            ticket: OnceLock::new(),
-            user: AtomicPtr::new(ptr::null_mut()),
-        }
-        .give()?;
+        let ticket =
+            lockclient_ticket { ticket: OnceLock::new(), user: AtomicPtr::new(ptr::null_mut()) }
+                .give()?;
         let tag = ticket.expose_provenance() as u64;
         match handle.client().start_tagged(key, &asked, tag) {
             Ok(started) => {
