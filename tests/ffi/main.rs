@@ -8,3 +8,5 @@ mod exports;
 mod header;
 mod layout;
 mod native;
+mod programs;
+mod scripted;
