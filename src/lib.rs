@@ -19,6 +19,7 @@ mod io;
 mod lock;
 mod log;
 mod outcome;
+mod quiet;
 mod reason;
 mod stats;
 mod sync;

@@ -79,6 +79,10 @@ mod model {
             guard.0 = Some(self.0.wait(inner).unwrap());
         }
 
+        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            self.wait_for(guard, Duration::MAX);
+        }
+
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
         }

@@ -30,6 +30,14 @@ fn clock(id: libc::clockid_t) -> u64 {
         .saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// Fills `bytes` with random ones.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(|error| match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::other("there are no random bytes"),
+    })
+}
+
 /// Which file a descriptor's number means. A host that closes descriptors it does not own, and
 /// opens files of its own under their numbers, is found out by it (HOST-3). Files of the kernel's
 /// anonymous kind (eventfd, epoll, timerfd) all look alike.
@@ -58,22 +66,69 @@ impl Identity {
     }
 }
 
-/// Closes nothing that is not ours any more: gives the number up if it means another file.
-pub(crate) fn close_if(identity: Identity, fd: impl IntoRawFd) {
-    let fd = fd.into_raw_fd();
-    if identity.is(fd) {
-        // SAFETY: `fd` was owned by the caller until now, and it still means the same file.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+/// A descriptor with its file's identity. Dropping it closes the file, unless the number means
+/// another file by then: that one is the host's.
+#[derive(Debug)]
+pub(crate) struct Own<T: AsRawFd + IntoRawFd> {
+    /// None only while it is dropped.
+    inner: Option<T>,
+    number: RawFd,
+    identity: Identity,
+}
+
+impl<T: AsRawFd + IntoRawFd> Own<T> {
+    /// Remembers what `inner` means.
+    pub(crate) fn new(inner: T) -> io::Result<Own<T>> {
+        let number = inner.as_raw_fd();
+        let identity = Identity::of(number)?;
+        Ok(Own { inner: Some(inner), number, identity })
     }
+
+    /// Its number, whatever it means now.
+    pub(crate) fn number(&self) -> RawFd {
+        self.number
+    }
+
+    /// What it was made of, if its number still means that.
+    pub(crate) fn get(&self) -> io::Result<&T> {
+        if self.is_ours() { self.unchecked() } else { Err(gone()) }
+    }
+
+    /// What it was made of, if its number still means that.
+    pub(crate) fn get_mut(&mut self) -> io::Result<&mut T> {
+        if self.is_ours() { self.inner.as_mut().ok_or_else(gone) } else { Err(gone()) }
+    }
+
+    /// What it was made of, without a look.
+    pub(crate) fn unchecked(&self) -> io::Result<&T> {
+        self.inner.as_ref().ok_or_else(gone)
+    }
+
+    /// Whether its number still means its file.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.identity.is(self.number)
+    }
+}
+
+impl<T: AsRawFd + IntoRawFd> Drop for Own<T> {
+    fn drop(&mut self) {
+        let Some(inner) = self.inner.take() else { return };
+        let number = inner.into_raw_fd();
+        if self.identity.is(number) {
+            // SAFETY: `inner` owned it until now, and it still means the same file.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+    }
+}
+
+/// The error of a descriptor that was closed, or replaced, behind our back.
+pub(crate) fn gone() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
 }
 
 /// A descriptor that a host can wait on.
 #[derive(Debug)]
-pub(crate) struct EventFd {
-    /// None only while it is dropped.
-    fd: Option<OwnedFd>,
-    identity: Identity,
-}
+pub(crate) struct EventFd(Own<OwnedFd>);
 
 impl EventFd {
     /// One that is not readable.
@@ -84,41 +139,29 @@ impl EventFd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a fresh descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(number) };
-        let identity = Identity::of(number)?;
-        Ok(EventFd { fd: Some(fd), identity })
+        Own::new(unsafe { OwnedFd::from_raw_fd(number) }).map(EventFd)
     }
 
     /// The descriptor's number.
     pub(crate) fn number(&self) -> RawFd {
-        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.0.number()
     }
 
     /// Makes it readable.
     pub(crate) fn signal(&self) {
-        let fd = self.number();
-        if self.identity.is(fd) {
+        if self.0.is_ours() {
             // SAFETY: takes no pointers. It fails only when the counter is full: then it is
             // readable.
-            unsafe { libc::eventfd_write(fd, 1) };
+            unsafe { libc::eventfd_write(self.number(), 1) };
         }
     }
 
     /// Makes it unreadable.
     pub(crate) fn clear(&self) {
-        let fd = self.number();
         let mut count = 0;
-        if self.identity.is(fd) {
+        if self.0.is_ours() {
             // SAFETY: `count` is valid to write to. It fails only when there is nothing to clear.
-            unsafe { libc::eventfd_read(fd, &raw mut count) };
-        }
-    }
-}
-
-impl Drop for EventFd {
-    fn drop(&mut self) {
-        if let Some(fd) = self.fd.take() {
-            close_if(self.identity, fd);
+            unsafe { libc::eventfd_read(self.number(), &raw mut count) };
         }
     }
 }

@@ -44,19 +44,29 @@ fn an_event_is_readable_until_it_is_cleared() {
 
 #[test]
 fn host_3_a_number_that_means_another_file_is_found_out() {
-    let file = File::open("/proc/self/maps").unwrap();
-    let identity = Identity::of(file.as_raw_fd()).unwrap();
-    assert!(identity.is(file.as_raw_fd()));
+    let file = Own::new(File::open("/proc/self/maps").unwrap()).unwrap();
+    assert!(file.get().is_ok());
+    let number = file.number();
     let other = File::open("/dev/null").unwrap();
-    assert!(!identity.is(other.as_raw_fd()));
-    assert!(!identity.is(-1));
-    // What is not ours any more is not closed.
-    let number = other.as_raw_fd();
-    close_if(identity, other);
-    let number_identity = Identity::of(number);
-    assert!(number_identity.is_ok(), "it was closed");
-    // SAFETY: `close_if` has given the number up, and nobody else owns it.
+    // SAFETY: both numbers are open; the test owns the files behind them. Afterwards `file`'s
+    // number means `/dev/null`, as if the host had closed it and opened a file of its own.
+    assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+    assert_eq!(file.get().unwrap_err().raw_os_error(), Some(libc::EBADF));
+    drop(file);
+    assert!(Identity::of(number).is_ok(), "the host's file was closed");
+    // SAFETY: the duplicate is the test's, and nobody else owns it any more.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
+    assert!(Identity::of(-1).is_err());
+}
+
+#[test]
+fn what_is_ours_is_closed() {
+    let file = Own::new(File::open("/proc/self/maps").unwrap()).unwrap();
+    let identity = Identity::of(file.number()).unwrap();
+    let number = file.number();
+    drop(file);
+    // Another test's thread may have opened a file under that number by now.
+    assert!(!identity.is(number));
 }
 
 #[test]

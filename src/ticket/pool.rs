@@ -1,43 +1,43 @@
-//! Slots of blocking calls, to be used again: in a steady state no call allocates.
+//! What blocking calls need, to be used again: in a steady state no call allocates.
 
-use super::slot::Slot;
-use crate::engine::AcquireCall;
 use crate::sync::{Arc, Mutex};
 use std::collections::VecDeque;
 
-/// More idle slots than this are freed.
+/// More idle things than this are freed.
 const MOST: usize = 256;
 
-/// Idle slots. Whoever finds the pool in use by another thread does without it.
+/// Idle things. Whoever finds the pool in use by another thread does without it.
 #[derive(Debug)]
-pub(crate) struct Pool(Mutex<VecDeque<Arc<Slot>>>);
+pub(crate) struct Pool<T>(Mutex<VecDeque<Arc<T>>>);
 
-impl Pool {
-    pub(crate) fn new() -> Pool {
+impl<T> Pool<T> {
+    pub(crate) fn new() -> Pool<T> {
         Pool(Mutex::new(VecDeque::new()))
     }
 
-    /// A slot for one acquire.
-    pub(crate) fn take(&self, call: AcquireCall, enforce_budget: bool) -> Arc<Slot> {
+    /// One that nobody else knows, and that `renew` has made ready, if there is one.
+    pub(crate) fn take(&self, renew: impl FnOnce(&mut T)) -> Option<Arc<T>> {
         // The one that has lain here longest: the background thread may not have let go of a
-        // younger one yet, and a slot is used again only when nobody else knows it.
-        let idle = self.0.try_lock().and_then(|mut free| free.pop_front());
-        if let Some(mut slot) = idle {
-            if let Some(unshared) = Arc::get_mut(&mut slot) {
-                unshared.renew(call, enforce_budget);
-                return slot;
+        // younger one yet.
+        let mut thing = self.0.try_lock()?.pop_front()?;
+        match Arc::get_mut(&mut thing) {
+            Some(unshared) => {
+                renew(unshared);
+                Some(thing)
             }
-            self.put(slot);
+            None => {
+                self.put(thing);
+                None
+            }
         }
-        Arc::new(Slot::new(call, enforce_budget))
     }
 
-    /// Gives back a slot whose result was taken.
-    pub(crate) fn put(&self, slot: Arc<Slot>) {
+    /// Gives one back.
+    pub(crate) fn put(&self, thing: Arc<T>) {
         if let Some(mut free) = self.0.try_lock()
             && free.len() < MOST
         {
-            free.push_back(slot);
+            free.push_back(thing);
         }
     }
 }

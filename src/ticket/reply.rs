@@ -15,6 +15,11 @@ impl<T: Copy> Reply<T> {
         Reply { value: Mutex::new(None), given: Condvar::new() }
     }
 
+    /// Makes a reply that nobody else knows ready for another question.
+    pub(crate) fn renew(&mut self) {
+        *self.value.get_mut() = None;
+    }
+
     /// The background thread: the answer. The first one counts.
     pub(crate) fn give(&self, value: T) {
         self.value.lock().get_or_insert(value);

@@ -46,15 +46,16 @@ const INDETERMINATE: u32 = 7;
 const AUTH: u32 = 8;
 const OWNER_EXHAUSTED: u32 = 9;
 const THREAD_ENDED: u32 = 10;
-// Decided by the caller. The reason's word is the background thread's to write, so that the reason
-// of each of these is in its phase.
+// Decided by the caller, or by whoever comes first. The reason's word is the background thread's to
+// write, so that the reason of each of these is in its phase.
 const OVERDUE_UNSENT: u32 = 11;
 const OVERDUE_SENT: u32 = 12;
 const CANCELLED_SENT: u32 = 13;
 const CANCELLED_GRANT: u32 = 14;
-/// Decided by either: the grant's deadline passed before it was taken.
+/// The grant's deadline passed before it was taken.
 const LATE_GRANT: u32 = 15;
-const TAKEN: u32 = 16;
+const ABANDONED: u32 = 16;
+const TAKEN: u32 = 17;
 
 /// How an acquire ended, other than in a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,8 +178,9 @@ impl Slot {
         }
     }
 
-    /// Makes a slot that nobody else knows ready for another acquire.
-    pub(super) fn renew(&mut self, call: AcquireCall, enforce_budget: bool) {
+    /// Makes a slot that nobody else knows ready for another acquire. Not one with a hook or a
+    /// descriptor: those are of one ticket.
+    pub(crate) fn renew(&mut self, call: AcquireCall, enforce_budget: bool) {
         // What belongs to a result is written before it is read.
         self.state = AtomicU32::new(UNSENT);
         self.id = AtomicU64::new(NO_ID);
@@ -277,15 +279,9 @@ impl Slot {
         self.change(phase, |phase| phase < GRANTED).is_some()
     }
 
-    /// The background thread has ended, or never saw this acquire.
+    /// The background thread has ended, or cannot be reached.
     pub(crate) fn abandon(&self) {
-        // The reason's word may belong to a result by now.
-        if self.is_decided() {
-            return;
-        }
-        let ended = Reason::new(ReasonKind::ThreadEnded);
-        self.reason.store(ended.pack(), Ordering::Relaxed);
-        if self.change(INDETERMINATE, |phase| phase == SENT).is_none() {
+        if self.change(ABANDONED, |phase| phase == SENT).is_none() {
             self.change(THREAD_ENDED, |phase| phase == UNSENT);
         }
     }
@@ -438,6 +434,7 @@ impl Slot {
             OVERDUE_SENT => unknown(ReasonKind::Deadline),
             CANCELLED_SENT | CANCELLED_GRANT => unknown(ReasonKind::Cancelled),
             LATE_GRANT => unknown(ReasonKind::LateGrant),
+            ABANDONED => unknown(ReasonKind::ThreadEnded),
             _ => return Take::Before,
         })
     }

@@ -341,6 +341,11 @@ fn dl_7_a_lapsed_grant_is_a_late_one_for_its_caller() {
     assert_eq!(slot.take(at(101)), unknown(ReasonKind::LateGrant));
 }
 
+fn pooled(pool: &Pool<Slot>, call: AcquireCall) -> Arc<Slot> {
+    let renewed = pool.take(|slot| slot.renew(call.clone(), false));
+    renewed.unwrap_or_else(|| Arc::new(Slot::new(call, false)))
+}
+
 #[test]
 fn con_7_taken_grants_do_not_pile_up_and_their_slots_are_used_again() {
     let mut desk = Desk::new();
@@ -348,7 +353,8 @@ fn con_7_taken_grants_do_not_pile_up_and_their_slots_are_used_again() {
     let mut seen = std::collections::HashSet::new();
     for turn in 0..10_000 {
         // Ever earlier deadlines, so that no taken grant is ever the next to lapse.
-        let slot = pool.take(call(Mono((100_000 - turn) * MS), 10, 4), false);
+        let call = call(Mono((100_000 - turn) * MS), 10, 4);
+        let slot = pooled(&pool, call);
         seen.insert(Arc::as_ptr(&slot));
         desk.admit(id(0), slot.clone());
         assert!(desk.complete(id(0), granted(turn + 1, 0)).is_none());
@@ -362,13 +368,13 @@ fn con_7_taken_grants_do_not_pile_up_and_their_slots_are_used_again() {
 #[test]
 fn a_slot_that_somebody_else_still_knows_is_not_used_again() {
     let pool = Pool::new();
-    let first = pool.take(call(Mono(1), 10, 4), false);
+    let first = pooled(&pool, call(Mono(1), 10, 4));
     let known = first.clone();
     pool.put(first);
-    let second = pool.take(call(Mono(1), 10, 4), false);
+    let second = pooled(&pool, call(Mono(1), 10, 4));
     assert!(!Arc::ptr_eq(&known, &second));
     drop(known);
-    let third = pool.take(call(Mono(2), 10, 4), false);
+    let third = pooled(&pool, call(Mono(2), 10, 4));
     assert_eq!(third.call().deadline, Mono(2));
     assert_eq!(third.take(at(0)), Take::Pending);
 }
