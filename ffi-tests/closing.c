@@ -81,9 +81,13 @@ static void unconfirmed(const char *scripted)
     /* A blocked releaser is woken as well. */
     pthread_t thread;
     client = open_ready(scripted);
-    struct call call = {client, "silent/r", LOCKCLIENT_PENDING, true};
+    struct call call = {client, "silent/blocked", LOCKCLIENT_PENDING, true};
     CHECK(pthread_create(&thread, NULL, blocked, &call) == 0);
-    AWAIT(client, in_flight_now, 1);
+    lockclient_grant grant; /* granted once the server has seen the release */
+    lockclient_status status;
+    while ((status = acquire(client, "seen/silent/blocked", 0, &grant)) == LOCKCLIENT_TIMED_OUT)
+        sleep_ms(2);
+    EXPECT(LOCKCLIENT_OK, status);
     EXPECT(LOCKCLIENT_INDETERMINATE, lockclient_shutdown(client, 100));
     CHECK(pthread_join(thread, NULL) == 0);
     EXPECT(LOCKCLIENT_INDETERMINATE, call.status);

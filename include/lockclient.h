@@ -217,7 +217,7 @@ typedef struct {
      */
     uint64_t queued_now;
     /**
-     * Requests that were sent and not answered.
+     * Acquires that were sent and not answered.
      */
     uint64_t in_flight_now;
     /**
@@ -349,7 +349,7 @@ typedef struct {
 #define LOCKCLIENT_E_TAKEN -12
 
 /**
- * A bug in this library; lockclient_last_error says where. The outcome of the request, if there
+ * A bug in this library; lockclient_last_error says what it knows. The outcome of the request, if there
  * was one, is unknown. Next: treat it as LOCKCLIENT_INDETERMINATE, and report it.
  */
 #define LOCKCLIENT_E_PANIC -99

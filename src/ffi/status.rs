@@ -73,7 +73,7 @@ pub const LOCKCLIENT_E_SYSTEM: lockclient_status = -10;
 pub const LOCKCLIENT_E_WOULD_DEADLOCK: lockclient_status = -11;
 /// The ticket's result was taken before: a grant is handed out once. Next: free the ticket.
 pub const LOCKCLIENT_E_TAKEN: lockclient_status = -12;
-/// A bug in this library; lockclient_last_error says where. The outcome of the request, if there
+/// A bug in this library; lockclient_last_error says what it knows. The outcome of the request, if there
 /// was one, is unknown. Next: treat it as LOCKCLIENT_INDETERMINATE, and report it.
 pub const LOCKCLIENT_E_PANIC: lockclient_status = -99;
 

@@ -6,7 +6,7 @@ use super::client::lockclient;
 use super::handle::{Handle, out};
 use super::key;
 use super::status::{Ended, LOCKCLIENT_PENDING, granted, lockclient_status};
-use crate::Ticket;
+use crate::{Acquire, Client, Ticket};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// An acquire in flight. Opaque; started by lockclient_acquire_start, freed by
 /// lockclient_ticket_free, whatever became of it. Outlives its client.
 pub struct lockclient_ticket {
-    /// Set before C gets the handle.
+    /// Set before anybody knows of the handle: the handle's address has to be known first.
     ticket: OnceLock<Ticket>,
     user: AtomicPtr<c_void>,
 }
@@ -25,10 +25,8 @@ impl Handle for lockclient_ticket {
 }
 
 impl lockclient_ticket {
-    /// The ticket, waited for while it is just being started: it may have its result, and be
-    /// fetched by another thread, before the call that starts it has returned.
-    fn ticket(&self) -> &Ticket {
-        self.ticket.wait()
+    fn ticket(&self) -> Result<&Ticket, Ended> {
+        self.ticket.get().ok_or_else(|| Ended::null(Self::NAME))
     }
 }
 
@@ -79,24 +77,35 @@ pub unsafe extern "C" fn lockclient_acquire_start(
         // SAFETY: the header's contract: NULL, or as many readable bytes as it says.
         let key = unsafe { key::bytes(key, key_len) }?;
         let asked = asked(wait_ms, lease_ms, min_work_budget_ms);
-        let ticket =
+        let raw =
             lockclient_ticket { ticket: OnceLock::new(), user: AtomicPtr::new(ptr::null_mut()) }
                 .give()?;
-        let tag = ticket.expose_provenance() as u64;
-        match handle.client().start_tagged(key, &asked, tag) {
-            Ok(started) => {
-                // SAFETY: `give` made it, and nobody frees it before `out` is written.
-                let _ = unsafe { lockclient_ticket::borrow(ticket) }?.ticket.set(started);
-                *out = ticket;
+        match start(handle.client(), key, &asked, raw) {
+            Ok(()) => {
+                // From here on another thread may have fetched it, and even have freed it.
+                *out = raw;
                 Ok(())
             }
-            Err(error) => {
-                // SAFETY: `give` made it, and it never got out.
-                drop(unsafe { lockclient_ticket::take(ticket) });
-                Err(error.into())
+            Err(ended) => {
+                // SAFETY: `give` made it, and nobody else ever knew of it.
+                drop(unsafe { lockclient_ticket::take(raw) });
+                Err(ended)
             }
         }
     })
+}
+
+/// Starts the acquire of a handle. After an error nobody else knows of the handle.
+fn start(
+    client: &Client,
+    key: &[u8],
+    asked: &Acquire,
+    raw: *mut lockclient_ticket,
+) -> Result<(), Ended> {
+    let ticket = client.prepare(key, asked, Some(raw.expose_provenance() as u64))?;
+    // SAFETY: `give` made it, and nobody else knows of it yet.
+    let started = unsafe { lockclient_ticket::borrow(raw) }?.ticket.get_or_init(|| ticket);
+    Ok(client.submit(started)?)
 }
 
 /// Blocks until the acquire has ended, and takes its result. Returns when lockclient_acquire would.
@@ -131,7 +140,7 @@ pub unsafe extern "C" fn lockclient_ticket_wait(
         let out = unsafe { self::out(out) }?;
         // SAFETY: the header's contract: NULL or a live ticket.
         let handle = unsafe { lockclient_ticket::borrow(ticket) }?;
-        *out = granted(handle.ticket().wait_grant()?)?.into();
+        *out = granted(handle.ticket()?.wait_grant()?)?.into();
         Ok(())
     })
 }
@@ -167,7 +176,7 @@ pub unsafe extern "C" fn lockclient_ticket_poll(
         let out = unsafe { self::out(out) }?;
         // SAFETY: the header's contract: NULL or a live ticket.
         let handle = unsafe { lockclient_ticket::borrow(ticket) }?;
-        match handle.ticket().poll_grant()? {
+        match handle.ticket()?.poll_grant()? {
             Some(outcome) => *out = granted(outcome)?.into(),
             None => return Err(Ended::new(LOCKCLIENT_PENDING)),
         }
@@ -189,7 +198,7 @@ pub unsafe extern "C" fn lockclient_ticket_poll(
 pub unsafe extern "C" fn lockclient_ticket_fd(ticket: *mut lockclient_ticket) -> c_int {
     value_or(-1, || {
         // SAFETY: the header's contract: NULL or a live ticket.
-        Ok(unsafe { lockclient_ticket::borrow(ticket) }?.ticket().fd()?)
+        Ok(unsafe { lockclient_ticket::borrow(ticket) }?.ticket()?.fd()?)
     })
 }
 
@@ -212,7 +221,7 @@ pub unsafe extern "C" fn lockclient_ticket_cancel(
 ) -> lockclient_status {
     status(|| {
         // SAFETY: the header's contract: NULL or a live ticket.
-        Ok(unsafe { lockclient_ticket::borrow(ticket) }?.ticket().try_cancel()?)
+        Ok(unsafe { lockclient_ticket::borrow(ticket) }?.ticket()?.try_cancel()?)
     })
 }
 

@@ -1,6 +1,7 @@
 //! A server that does with each request what its key says: `grant/...`, `busy/...`,
 //! `timeout/...`, `silent/...`, `drop/...`, `reset/...`, `malformed/...`, `gone/...`,
-//! `retried/...`. It serves probes as a leader does.
+//! `retried/...`; an acquire of `seen/KEY` is granted once a release of KEY has come. It serves
+//! probes as a leader does.
 
 use lockclient::wire::{ClientFrame, Decoder, FromClient, ServerFrame};
 use std::collections::HashSet;
@@ -20,8 +21,8 @@ pub(crate) struct Scripted {
 struct State {
     stopped: AtomicBool,
     tokens: AtomicU64,
-    /// Keys of releases whose first try lost its connection.
-    tried: Mutex<HashSet<Vec<u8>>>,
+    /// Keys of releases that have come.
+    released: Mutex<HashSet<Vec<u8>>>,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -116,6 +117,8 @@ fn answer(frame: ClientFrame<'_>, state: &State) -> Next {
         ClientFrame::Proof { .. } => return Next::Drop,
     };
     let releases = matches!(frame, ClientFrame::Release { .. });
+    let mut released = state.released.lock().unwrap();
+    let first = releases && released.insert(key.to_vec());
     let script = key.split(|&byte| byte == b'/').next().unwrap_or_default();
     let reply = match script {
         b"_probe" => ServerFrame::NotHeld { owner, key },
@@ -124,9 +127,12 @@ fn answer(frame: ClientFrame<'_>, state: &State) -> Next {
         b"reset" if !releases => return Next::Reset,
         b"malformed" => return Next::Answer(b"?\n".to_vec()),
         b"gone" => ServerFrame::NotHeld { owner, key },
-        b"retried" if state.tried.lock().unwrap().insert(key.to_vec()) => return Next::Drop,
+        b"retried" if first => return Next::Drop,
         b"retried" => ServerFrame::NotHeld { owner, key },
         b"busy" if !releases => ServerFrame::Busy { owner, key },
+        b"seen" if !released.contains(&key[b"seen/".len()..]) => {
+            ServerFrame::TimedOut { owner, key }
+        }
         b"timeout" if !releases => ServerFrame::TimedOut { owner, key },
         _ if releases => ServerFrame::Released { owner, key },
         _ => {
