@@ -182,12 +182,13 @@ impl Connection {
         }
     }
 
-    /// When the next probe is due, if none is under way.
-    fn probe_at(&self, idle: Duration) -> Option<Mono> {
+    /// When the next probe is due, if none is under way. `idle` is how often an idle connection
+    /// is probed; `None`: there can be no probe any more.
+    fn probe_at(&self, idle: Option<Duration>) -> Option<Mono> {
         if !self.is_ready() || self.probe.is_some() {
             return None;
         }
-        let idle = self.heard + idle;
+        let idle = self.heard + idle?;
         if self.acquires + self.releases == 0 {
             return Some(idle);
         }
@@ -195,7 +196,7 @@ impl Connection {
         Some(idle.min(self.fresh + (self.shortest_lease / 4).clamp(least, most)))
     }
 
-    pub(super) fn wants_probe(&self, idle: Duration, now: Mono) -> bool {
+    pub(super) fn wants_probe(&self, idle: Option<Duration>, now: Mono) -> bool {
         self.probe_at(idle).is_some_and(|at| at <= now)
     }
 
@@ -205,7 +206,7 @@ impl Connection {
     }
 
     /// When something about this connection is due by itself.
-    pub(super) fn timer(&self, connect: Duration, idle: Duration) -> Option<Mono> {
+    pub(super) fn timer(&self, connect: Duration, idle: Option<Duration>) -> Option<Mono> {
         if self.draining {
             return None;
         }

@@ -31,6 +31,8 @@ impl Engine {
         }
         if let Some(reason) = self.router.all_auth() {
             self.end_release(id, ReleaseOutcome::Auth(reason));
+        } else if self.owners.is_exhausted() {
+            self.end_release(id, ReleaseOutcome::OwnerExhausted);
         } else if !self.is_ready() {
             self.steer_at = Some(now.mono);
         }

@@ -8,12 +8,14 @@ use super::router::{DialFor, STAGGER};
 use super::{Engine, waits};
 use crate::clock::{Mono, Now};
 use crate::reason::ReasonKind;
+use std::ops::Range;
 
 impl Engine {
     /// Dials what is wanted and closes what is not, and says when to look again.
     pub(super) fn steer(&mut self, now: Now) {
         self.steer_at = None;
-        if self.closing && self.lane.is_empty() {
+        // Without owners no connection can be probed, and none becomes ready (OWN-2).
+        if (self.closing && self.lane.is_empty()) || self.owners.is_exhausted() {
             return;
         }
         if self.is_ready() {
@@ -33,16 +35,26 @@ impl Engine {
     /// Whether a call of this class gives a reason to look after the connections.
     pub(super) fn wants_connection(&self, class: Class) -> bool {
         let places = places(class, self.settings.connections);
-        let fits = |conn: &&Connection| conn.place.is_some_and(|place| places.contains(&place));
-        let mut fitting = self.conns.iter().filter(|conn| self.is_usable(conn)).filter(fits);
+        let holds = self.conns.iter().filter(|conn| self.holds(conn, &places));
+        let mut usable = holds.clone().filter(|conn| self.is_usable(conn));
         match class {
-            Class::Try | Class::Blocking => fitting.next().is_none(),
+            Class::Try | Class::Blocking => usable.next().is_none(),
             // One that carries another's ticket would take it along when that is cancelled.
-            Class::Ticket => {
-                let open = self.conns.iter().filter(|conn| !conn.is_lingering()).filter(fits);
-                open.count() < places.len() && fitting.all(|conn| conn.acquires > 0)
-            }
+            Class::Ticket => holds.count() < places.len() && usable.all(|conn| conn.acquires > 0),
         }
+    }
+
+    /// Whether a connection holds one of these places at the serving node. One to a node that
+    /// serves no longer keeps what waits on it, and takes nobody's place.
+    fn holds(&self, conn: &Connection, places: &Range<usize>) -> bool {
+        !conn.is_lingering()
+            && conn.place.is_some_and(|place| places.contains(&place))
+            && self.target() == Some(conn.endpoint)
+    }
+
+    /// The first of these places that no connection holds.
+    fn free(&self, mut places: Range<usize>) -> Option<usize> {
+        places.find(|place| !self.conns.iter().any(|conn| self.holds(conn, &(*place..*place + 1))))
     }
 
     /// Looks for a node that serves.
@@ -77,10 +89,7 @@ impl Engine {
             return;
         }
         let Some(endpoint) = self.target() else { return };
-        let taken =
-            |place| self.conns.iter().any(|conn| conn.place == Some(place) && !conn.is_lingering());
-        let mut places = places(class, self.settings.connections);
-        let Some(place) = places.find(|place| !taken(*place)) else {
+        let Some(place) = self.free(places(class, self.settings.connections)) else {
             // One is opening; if it takes long another may carry what waits.
             self.look_again(now.mono + STAGGER);
             return;
@@ -132,7 +141,7 @@ impl Engine {
     }
 
     /// Gives a connection that nobody needed yet to the class of the oldest call that has none.
-    pub(super) fn adopt(&mut self, at: usize) {
+    pub(super) fn adopt(&mut self, at: usize, now: Now) {
         if self.conns[at].place.is_some() {
             return;
         }
@@ -142,17 +151,17 @@ impl Engine {
             let Some((seq, _)) = self.queue.front(class, |id| waits(requests, id)) else {
                 continue;
             };
-            let free = places(class, self.settings.connections).find(|place| {
-                let taken = |conn: &Connection| conn.place == Some(*place) && !conn.is_lingering();
-                !self.conns.iter().any(taken)
-            });
-            if let Some(place) = free
+            if let Some(place) = self.free(places(class, self.settings.connections))
                 && oldest.is_none_or(|(other, _)| seq < other)
             {
                 oldest = Some((seq, place));
             }
         }
-        self.conns[at].place = oldest.map(|(_, place)| place);
+        if let Some((_, place)) = oldest {
+            self.conns[at].place = Some(place);
+            // The other kinds of callers waited to see whose it becomes.
+            self.steer_at = Some(now.mono);
+        }
     }
 
     /// CON-6: the classes that a connection carries now. One that no connection of its own can
@@ -165,14 +174,14 @@ impl Engine {
             if place.is_some_and(|place| places.contains(&place)) {
                 return true;
             }
-            let fits = |conn: &&Connection| conn.place.is_some_and(|place| places.contains(&place));
-            if self.conns.iter().filter(fits).any(|conn| conn.is_ready()) {
+            let mut holds = self.conns.iter().filter(|conn| self.holds(conn, &places));
+            if holds.clone().any(Connection::is_ready) {
                 return false;
             }
             let late =
                 |conn: &Connection| conn.is_opening() && now.mono.since(conn.since) >= STAGGER;
             let backs_off = self.router.retry_at(self.conns[at].endpoint) > now.mono;
-            backs_off || self.conns.iter().filter(fits).any(late)
+            backs_off || holds.any(late)
         })
     }
 }

@@ -8,12 +8,13 @@ use super::request::Place;
 use super::slab::Id;
 use crate::clock::{Mono, Now};
 use crate::reason::{Reason, ReasonKind};
+use std::time::Duration;
 
 impl Engine {
     /// When [`Engine::timeout`] is next wanted.
     pub fn next_timeout(&mut self) -> Option<Mono> {
         let (requests, releases) = (&self.requests, &self.lane.releases);
-        let (connect, idle) = (self.settings.connect_timeout, self.settings.idle_probe);
+        let (connect, idle) = (self.settings.connect_timeout, self.idle_probe());
         let conns = self.conns.iter().filter_map(|conn| conn.timer(connect, idle));
         let acquires = self.timers.next(|id| requests.get(id).is_some());
         let lane = self.lane.deadlines.next(|id| releases.get(id).is_some());
@@ -28,7 +29,7 @@ impl Engine {
         while let Some(id) = self.lane.deadlines.pop_due(now.mono) {
             self.release_due(id);
         }
-        let (connect, idle) = (self.settings.connect_timeout, self.settings.idle_probe);
+        let (connect, idle) = (self.settings.connect_timeout, self.idle_probe());
         // From the last to the first: one that ends leaves those before it in place.
         for at in (0..self.conns.len()).rev() {
             if self.conns[at].timer(connect, idle).is_some_and(|due| due <= now.mono) {
@@ -66,7 +67,14 @@ impl Engine {
         }
     }
 
+    /// How often an idle connection is probed. Without owners there are no probes (OWN-2), and that
+    /// must not be taken for the server's silence.
+    fn idle_probe(&self) -> Option<Duration> {
+        (!self.owners.is_exhausted()).then_some(self.settings.idle_probe)
+    }
+
     fn connection_due(&mut self, at: usize, now: Now) {
+        let idle = self.idle_probe();
         let conn = &mut self.conns[at];
         let late = match conn.phase {
             Phase::Lingering { .. } => {
@@ -76,7 +84,7 @@ impl Engine {
             Phase::Ready => {
                 if conn.is_silent(now.mono) {
                     self.drain(at);
-                } else if conn.wants_probe(self.settings.idle_probe, now.mono) {
+                } else if conn.wants_probe(idle, now.mono) {
                     conn.begin_probe(now.mono);
                 }
                 return;

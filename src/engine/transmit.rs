@@ -1,7 +1,7 @@
 //! What goes out: the one place where an unsent request becomes a possibly sent one.
 
 use super::api::{AcquireOutcome, Class, ConnId, Gate, ReleaseOutcome, RequestId, SendResult};
-use super::connection::{OutFrame, OutWhat, Phase, places};
+use super::connection::{OutFrame, OutWhat, Phase, Probe, places};
 use super::lane::ReleaseFlight;
 use super::owners::Pending;
 use super::request::{Flight, Place};
@@ -107,7 +107,7 @@ impl Engine {
         }
         if conn.begun
             && let Some(OutFrame { what: OutWhat::Acquire(id), .. }) = conn.frames.first().copied()
-            && self.requests.get(id).is_none_or(|request| request.call.deadline <= now.mono)
+            && self.requests.get(id).is_some_and(|request| request.call.deadline <= now.mono)
         {
             // DL-6: partly written at its deadline, it gets no further byte.
             self.overdue(at, id, Reason::new(ReasonKind::Deadline));
@@ -129,9 +129,15 @@ impl Engine {
 
     fn fill_probe(&mut self, at: usize, now: Now) {
         let conn = &mut self.conns[at];
-        let Some(probe) = conn.probe.as_mut().filter(|probe| probe.sent.is_none()) else { return };
-        let Some(owner) = self.owners.fresh() else { return };
-        probe.sent = Some((owner, now));
+        let Some(Probe { since, sent: None }) = conn.probe else { return };
+        let Some(owner) = self.owners.fresh() else {
+            // It cannot be asked; what is under way on a connection that served goes on.
+            if conn.is_ready() {
+                conn.probe = None;
+            }
+            return;
+        };
+        conn.probe = Some(Probe { since, sent: Some((owner, now)) });
         let frame = ClientFrame::Release { owner, token: 0, key: PROBE_KEY };
         self.append(at, frame_of(OutWhat::Probe), |out| frame.encode(out));
     }
@@ -157,7 +163,7 @@ impl Engine {
     }
 
     fn fill_acquires(&mut self, at: usize, now: Now, gate: &mut impl Gate) {
-        self.adopt(at);
+        self.adopt(at, now);
         let served = self.served(at, now);
         let conn = self.conns[at].id;
         let grace = (!self.settings.strict_deadline).then_some(self.settings.response_grace);
