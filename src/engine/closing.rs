@@ -50,17 +50,23 @@ impl Engine {
     pub fn drained(&mut self, conn: ConnId, now: Now) {
         let Some(at) = self.index(conn) else { return };
         self.conns[at].draining = false;
+        if let Phase::Lingering { until } = self.conns[at].phase {
+            if until <= now.mono {
+                self.remove(at);
+            }
+            return;
+        }
+        for id in std::mem::take(&mut self.conns[at].due_releases) {
+            self.expire_release(id);
+        }
         let requests = &self.requests;
         let conn = &mut self.conns[at];
         conn.due.retain(|(id, _)| requests.get(*id).is_some_and(|request| request.is_on(conn.id)));
-        if conn.is_lingering() {
-            return;
-        }
         if let Some(reason) = conn.broken {
             let reason = reason.at(conn.endpoint);
             self.lose(at, Loss::fault(reason), now);
-        } else if conn.is_silent(now.mono) {
-            let reason = Reason::new(ReasonKind::Silent).at(conn.endpoint);
+        } else if let Some(kind) = conn.silence(now.mono) {
+            let reason = Reason::new(kind).at(conn.endpoint);
             self.lose(at, Loss::fault(reason), now);
         } else if !conn.due.is_empty() {
             let kind = if self.closing { ReasonKind::Closed } else { ReasonKind::SharedConnection };
@@ -116,7 +122,7 @@ impl Engine {
         for request in self.requests.ids(|request| request.is_on(id)) {
             self.finish(request, AcquireOutcome::Indeterminate(loss.reason));
         }
-        self.resend_releases(at);
+        self.resend_releases(at, now);
         self.steer_at = Some(now.mono);
         if was_ready {
             self.counters.connections_closed += 1;

@@ -162,7 +162,7 @@ impl Engine {
             Some(flight) => {
                 self.owners.forget(request.owner);
                 if let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == flight.conn) {
-                    conn.acquires -= 1;
+                    conn.remove_acquire(request.call.lease);
                 }
             }
             None => self.queued -= 1,

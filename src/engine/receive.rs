@@ -211,8 +211,9 @@ impl Engine {
         request.place = Place::Backoff(retry_at);
         self.queued += 1;
         self.timers.push(retry_at, id);
+        let lease = request.call.lease;
         if let Some(at) = self.index(flight.conn) {
-            self.conns[at].acquires -= 1;
+            self.conns[at].remove_acquire(lease);
         }
         self.effects.push_back(Effect::Unclaim { id: RequestId::unpack(id) });
     }

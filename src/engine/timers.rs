@@ -76,23 +76,13 @@ impl Engine {
     fn connection_due(&mut self, at: usize, now: Now) {
         let idle = self.idle_probe();
         let conn = &mut self.conns[at];
-        let late = match conn.phase {
-            Phase::Lingering { .. } => {
-                self.remove(at);
-                return;
-            }
-            Phase::Ready => {
-                if conn.is_silent(now.mono) {
-                    self.drain(at);
-                } else if conn.wants_probe(idle, now.mono) {
-                    conn.begin_probe(now.mono);
-                }
-                return;
-            }
-            Phase::Dialing => ReasonKind::ConnectTimeout,
-            _ => ReasonKind::HandshakeTimeout,
-        };
-        let reason = Reason::new(late).at(conn.endpoint);
-        self.lose(at, Loss::fault(reason), now);
+        if matches!(conn.phase, Phase::Dialing) {
+            let reason = Reason::new(ReasonKind::ConnectTimeout).at(conn.endpoint);
+            self.lose(at, Loss::fault(reason), now);
+        } else if conn.is_lingering() || conn.silence(now.mono).is_some() {
+            self.drain(at);
+        } else if conn.wants_probe(idle, now.mono) {
+            conn.begin_probe(now.mono);
+        }
     }
 }

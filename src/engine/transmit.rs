@@ -9,7 +9,6 @@ use super::{Effect, Engine, waits};
 use crate::clock::Now;
 use crate::reason::{Reason, ReasonKind};
 use crate::wire::{ClientFrame, PROBE_KEY};
-use std::time::Duration;
 
 /// A batch is closed when it has this many bytes: more would not save another system call, and
 /// frames that the socket does not take must be encoded again.
@@ -146,11 +145,15 @@ impl Engine {
         let conn = self.conns[at].id;
         while self.conns[at].out.len() < BATCH {
             let Some(id) = self.lane.pop_unsent() else { return };
+            let Some(release) = self.lane.releases.get_mut(id) else { continue };
+            if release.call.deadline <= now.mono {
+                self.release_due(id);
+                continue;
+            }
             let Some(owner) = self.owners.fresh() else {
                 self.end_release(id, ReleaseOutcome::OwnerExhausted);
                 continue;
             };
-            let Some(release) = self.lane.releases.get_mut(id) else { continue };
             release.flight = Some(ReleaseFlight { conn, sent: now, owner });
             let (key, token) = (release.call.key, release.call.token);
             self.owners.expect(owner, Pending::Release(id));
@@ -186,14 +189,14 @@ impl Engine {
             }
             request.place =
                 Place::Flight(Flight { conn, sent: now, end, whole: false, abandoned: false });
-            let (owner, lease, key) =
-                (request.owner, request.call.lease.seconds(), request.call.key);
+            let (owner, lease, key) = (request.owner, request.call.lease, request.call.key);
             // SND-4: it is known before its first byte can leave.
             self.owners.expect(owner, Pending::Acquire(id));
             self.queued -= 1;
             self.last_used = Some(conn);
-            self.conns[at].add_acquire(Duration::from_secs(u64::from(lease)), now.mono);
-            let frame = ClientFrame::Acquire { wait: wire_wait, lease, owner, key: key.as_bytes() };
+            self.conns[at].add_acquire(lease, now.mono);
+            let (wait, lease, key) = (wire_wait, lease.seconds(), key.as_bytes());
+            let frame = ClientFrame::Acquire { wait, lease, owner, key };
             self.append(at, frame_of(OutWhat::Acquire(id)), |out| frame.encode(out));
         }
     }
@@ -255,9 +258,9 @@ impl Engine {
             }
             OutWhat::Acquire(id) => {
                 // OWN-3: it keeps its owner.
-                let Some(owner) = self.with_request(id, |request| request.owner) else { return };
-                self.owners.forget(owner);
-                self.conns[at].acquires -= 1;
+                let Some(request) = self.requests.get(id) else { return };
+                self.owners.forget(request.owner);
+                self.conns[at].remove_acquire(request.call.lease);
                 self.queued += 1;
                 self.requeue([id]);
                 gate.unclaim(RequestId::unpack(id));
