@@ -1,8 +1,9 @@
 //! How connections, requests and the client itself end.
 
 use super::Engine;
-use super::api::{AcquireOutcome, ConnId, Effect, Event, ReleaseOutcome, RequestId};
+use super::api::{AcquireOutcome, ConnId, Effect, Event, ReleaseKind, ReleaseOutcome, RequestId};
 use super::connection::{LINGER, Phase};
+use super::lane::Release;
 use super::request::Place;
 use super::slab::Id;
 use crate::clock::Now;
@@ -129,9 +130,6 @@ impl Engine {
         } else {
             self.counters.connects_failed += u64::from(loss.fault);
         }
-        if loss.fault {
-            self.punish(endpoint, was_ready, loss.reason, now);
-        }
         if linger {
             let until = now.mono + LINGER;
             let conn = &mut self.conns[at];
@@ -143,6 +141,9 @@ impl Engine {
             self.effects.push_back(Effect::HalfClose { conn: id });
         } else {
             self.remove(at);
+        }
+        if loss.fault {
+            self.punish(endpoint, was_ready, loss.reason, now);
         }
     }
 
@@ -162,17 +163,21 @@ impl Engine {
         if drops && self.router.drop_hint() {
             self.log(Event::Hint { endpoint: None });
         }
-        if let Some(reason) = self.router.all_auth() {
+        if let Some(reason) = self.locked_out() {
             self.fail_queued(reason);
         }
     }
 
-    /// CON-3: nobody accepts the secret: what waits ends at once.
+    /// CON-3: nobody accepts the secret: the calls that wait end at once. Releases that nobody
+    /// waits for keep their five seconds.
     fn fail_queued(&mut self, reason: Reason) {
         for id in self.requests.ids(|request| request.flight().is_none()) {
             self.finish(id, AcquireOutcome::Auth(reason));
         }
-        for id in self.lane.releases.ids(|release| release.flight.is_none()) {
+        let awaited = |release: &Release| {
+            release.flight.is_none() && release.call.kind == ReleaseKind::Awaited
+        };
+        for id in self.lane.releases.ids(awaited) {
             self.end_release(id, ReleaseOutcome::Auth(reason));
         }
     }

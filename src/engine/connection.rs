@@ -145,6 +145,11 @@ impl Connection {
         matches!(self.phase, Phase::Lingering { .. })
     }
 
+    /// Whether nothing is waited for on it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.acquires == 0 && self.releases == 0 && !self.is_lingering()
+    }
+
     /// Dialling, or in its first exchange.
     pub(super) fn is_opening(&self) -> bool {
         !self.is_ready() && !self.is_lingering()

@@ -49,7 +49,12 @@ impl Engine {
             }
         }
         if let Some(at) = self.index(conn) {
-            self.conns[at].decoder = decoder;
+            let conn = &mut self.conns[at];
+            conn.decoder = decoder;
+            // The last answer from a node that serves no longer.
+            if conn.is_idle() && self.is_ready() && self.target() != Some(self.conns[at].endpoint) {
+                self.steer_at = Some(now.mono);
+            }
         }
     }
 
@@ -148,6 +153,7 @@ impl Engine {
 
     fn hear(&mut self, leader: &[u8], now: Now) {
         if self.router.hear(leader, now.mono) {
+            self.hinted = ConnId(self.next_conn);
             self.steer_at = Some(now.mono);
             self.log(Event::Hint { endpoint: self.router.hint() });
         }
@@ -229,13 +235,25 @@ impl Engine {
         conn.answered(sent);
         if matches!(conn.phase, Phase::Probing) {
             conn.enter(Phase::Ready, now.mono);
-            let endpoint = conn.endpoint;
+            let (id, endpoint) = (conn.id, conn.endpoint);
             self.counters.connects += 1;
             self.router.served(endpoint);
             self.steer_at = Some(now.mono);
             self.log(Event::Ready { endpoint });
+            self.outweigh_hint(id, endpoint);
         }
         true
+    }
+
+    /// A node that was asked after the hint was heard, and serves, is newer news than a leader that
+    /// nobody has reached: its machine may be dead, and the dial would take its whole time limit.
+    fn outweigh_hint(&mut self, conn: ConnId, endpoint: u16) {
+        let Some(hint) = self.router.hint() else { return };
+        let reached = self.conns.iter().any(|conn| conn.is_ready() && conn.endpoint == hint);
+        if conn >= self.hinted && hint != endpoint && !reached {
+            self.router.drop_hint();
+            self.log(Event::Hint { endpoint: None });
+        }
     }
 
     /// A grant as it came off the wire. One whose key could not be ours is nobody's to release.

@@ -38,7 +38,9 @@ impl Engine {
             self.counters.compensations += 1;
             self.log(Event::Compensated { token });
         }
-        if let Some(reason) = self.router.all_auth() {
+        if kind == ReleaseKind::Awaited
+            && let Some(reason) = self.locked_out()
+        {
             self.end_release(id, ReleaseOutcome::Auth(reason));
         } else if self.owners.is_exhausted() {
             self.end_release(id, ReleaseOutcome::OwnerExhausted);

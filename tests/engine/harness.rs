@@ -298,9 +298,11 @@ impl World {
     fn reply(&mut self) -> bool {
         let mut replies = Vec::new();
         for (conn, socket) in &mut self.sockets {
-            let serves = self.nodes[usize::from(socket.endpoint)] == Node::Serves;
+            if self.nodes[usize::from(socket.endpoint)] == Node::Accepts {
+                continue;
+            }
             for owner in std::mem::take(&mut socket.probes) {
-                if serves && socket.state != State::Closed {
+                if socket.state != State::Closed {
                     replies.push((*conn, owner));
                 }
             }

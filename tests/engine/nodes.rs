@@ -13,9 +13,9 @@ pub(crate) enum Node {
     Serves,
     /// Accepts at once, and answers nothing.
     Accepts,
-    /// Refuses at once.
+    /// Refuses dials at once; connections that there are go on.
     Refuses,
-    /// Does not answer the dial.
+    /// Does not answer dials; connections that there are go on.
     Swallows,
 }
 
