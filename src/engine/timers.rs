@@ -1,7 +1,6 @@
 //! What is due by itself.
 
 use super::Engine;
-use super::api::AcquireOutcome;
 use super::closing::Loss;
 use super::connection::Phase;
 use super::request::Place;
@@ -46,9 +45,9 @@ impl Engine {
         let deadline = request.call.deadline;
         let over = deadline <= now.mono;
         match request.place {
-            Place::Queued | Place::Parked | Place::Withdrawn if over => self.finish_unsent(id),
-            // The last answer was `B`, and it is definite.
-            Place::Backoff(_) if over => self.finish(id, AcquireOutcome::Busy),
+            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff(_) if over => {
+                self.finish_unsent(id);
+            }
             Place::Backoff(at) if at <= now.mono => {
                 let class = request.call.class;
                 self.requeue([id]);

@@ -173,23 +173,27 @@ impl Engine {
         while self.conns[at].out.len() < BATCH {
             let Some((class, id)) = self.next_for(at, served, now) else { return };
             self.queue.pop(class);
-            let Some(request) = self.requests.get_mut(id) else { continue };
+            let Some(request) = self.requests.get(id) else { continue };
             let Some(wire_wait) = request.wire_wait(now.mono) else {
                 self.finish_unsent(id);
                 continue;
             };
-            if !self.lane.keys.admit(&request.call.key, conn, id) {
-                request.place = Place::Parked;
+            let (requests, key) = (&self.requests, request.call.key);
+            let parked = |id| requests.get(id).is_some_and(|other| other.place == Place::Parked);
+            if !self.lane.keys.admit(&key, conn, id, parked) {
+                self.with_request(id, |request| request.place = Place::Parked);
                 continue;
             }
             let end = request.end(now.mono, wire_wait, grace);
-            if !gate.claim(RequestId::unpack(id), end) {
-                request.place = Place::Withdrawn;
+            let (owner, lease) = (request.owner, request.call.lease);
+            let claimed = gate.claim(RequestId::unpack(id), end);
+            let flight = Flight { conn, sent: now, end, whole: false, abandoned: false };
+            self.with_request(id, |request| {
+                request.place = if claimed { Place::Flight(flight) } else { Place::Withdrawn };
+            });
+            if !claimed {
                 continue;
             }
-            request.place =
-                Place::Flight(Flight { conn, sent: now, end, whole: false, abandoned: false });
-            let (owner, lease, key) = (request.owner, request.call.lease, request.call.key);
             // SND-4: it is known before its first byte can leave.
             self.owners.expect(owner, Pending::Acquire(id));
             self.queued -= 1;
@@ -269,9 +273,15 @@ impl Engine {
         }
     }
 
-    /// DL-4: ends an acquire that is still unsent at its deadline.
+    /// DL-4: ends an acquire that is still unsent at its deadline. If it was sent before and is
+    /// being retried, the answer that it had then is its outcome: `B`, which is definite.
     pub(super) fn finish_unsent(&mut self, id: u64) {
-        self.finish(id, AcquireOutcome::NotSent(self.last_error));
+        let retried = self.requests.get(id).is_some_and(|request| request.retries > 0);
+        let outcome = match retried {
+            true => AcquireOutcome::Busy,
+            false => AcquireOutcome::NotSent(self.last_error),
+        };
+        self.finish(id, outcome);
     }
 
     /// Asks for a last read of the connection before anything is decided about it (CLO-1).

@@ -6,8 +6,8 @@
 use crate::nodes::{Frame, Node, Sent, Socket, State};
 use lockclient::clock::{Boot, Mono, Now};
 use lockclient::engine::{
-    AcquireCall, AcquireOutcome, Class, ConnId, Counters, Effect, Engine, Event, Gate, Grant,
-    ReleaseCall, ReleaseId, ReleaseKind, ReleaseOutcome, RequestId, SendResult, Settings,
+    AcquireCall, AcquireOutcome, Class, ConnId, Effect, Engine, Event, Gate, ReleaseCall,
+    ReleaseId, ReleaseKind, ReleaseOutcome, RequestId, SendResult, Settings,
 };
 use lockclient::wire::{Key, ServerFrame};
 use lockclient::{Lease, Reason, ReasonKind, Wait, WorkBudget};
@@ -347,6 +347,7 @@ impl World {
                 self.engine.drained(conn, now);
             }
             Effect::Acquire { id, outcome } => {
+                self.gate.claimed.remove(&id);
                 if !self.gate.withdrawn.contains(&id) {
                     let before = self.ends.insert(id, (now.mono, outcome));
                     assert_eq!(before, None, "{id:?} ended twice");
@@ -457,87 +458,4 @@ impl World {
             ref open => panic!("not one connection but {open:?}"),
         }
     }
-
-    // What came of it.
-
-    pub(crate) fn outcome(&self, id: RequestId) -> Option<AcquireOutcome> {
-        self.ends.get(&id).map(|(_, outcome)| *outcome)
-    }
-
-    /// The grant that the acquire ended with.
-    pub(crate) fn grant(&self, id: RequestId) -> Grant {
-        match self.outcome(id) {
-            Some(AcquireOutcome::Granted(grant)) => grant,
-            other => panic!("not granted: {other:?}"),
-        }
-    }
-
-    /// Why the acquire's outcome is unknown.
-    pub(crate) fn unknown(&self, id: RequestId) -> ReasonKind {
-        match self.outcome(id) {
-            Some(AcquireOutcome::Indeterminate(reason)) => reason.kind,
-            other => panic!("not indeterminate: {other:?}"),
-        }
-    }
-
-    pub(crate) fn ended_at(&self, id: RequestId) -> Option<Mono> {
-        self.ends.get(&id).map(|(at, _)| *at)
-    }
-
-    pub(crate) fn release_outcome(&self, id: ReleaseId) -> Option<ReleaseOutcome> {
-        self.release_ends.get(&id).map(|(_, outcome)| *outcome)
-    }
-
-    pub(crate) fn counters(&self) -> Counters {
-        self.engine.counters()
-    }
-
-    /// The acquire frames for `key` that went out whole.
-    pub(crate) fn acquires(&self, key: &str) -> Vec<Acquire> {
-        self.wire.iter().filter_map(|sent| sent.acquire(key)).collect()
-    }
-
-    /// The only acquire frame for `key`.
-    pub(crate) fn acquire(&self, key: &str) -> Acquire {
-        match self.acquires(key)[..] {
-            [acquire] => acquire,
-            ref all => panic!("not one acquire of {key} but {all:?}"),
-        }
-    }
-
-    /// The release frames for `key`: where, under which owner, which token.
-    pub(crate) fn releases(&self, key: &str) -> Vec<(ConnId, u64, u64)> {
-        let of = |sent: &Sent| match &sent.frame {
-            Frame::Release { owner, token, key: of } if of == key => {
-                Some((sent.conn, *owner, *token))
-            }
-            _ => None,
-        };
-        self.wire.iter().filter_map(of).collect()
-    }
-
-    /// When probes went out on `conn`, and under which owner.
-    pub(crate) fn probes(&self, conn: ConnId) -> Vec<(Mono, u64)> {
-        let of = |sent: &Sent| match sent.frame {
-            Frame::Probe { owner } if sent.conn == conn => Some((sent.at, owner)),
-            _ => None,
-        };
-        self.wire.iter().filter_map(of).collect()
-    }
-
-    /// Answers the only acquire of `key` with a grant.
-    pub(crate) fn grant_it(&mut self, key: &str, token: u64) {
-        let Acquire { conn, owner, .. } = self.acquire(key);
-        self.answer(conn, ServerFrame::Acquired { owner, token, key: key.as_bytes() });
-    }
-}
-
-/// An acquire frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Acquire {
-    pub(crate) conn: ConnId,
-    pub(crate) at: Mono,
-    pub(crate) wait: u8,
-    pub(crate) lease: u8,
-    pub(crate) owner: u64,
 }

@@ -1,7 +1,9 @@
 //! The engine, rule by rule: virtual time, fake sockets, exact values.
 
 mod auth;
+mod busy;
 mod cancel;
+mod churn;
 mod closing;
 mod connections;
 mod deadline;
@@ -9,8 +11,10 @@ mod grants;
 mod harness;
 mod nodes;
 mod order;
+mod outcomes;
 mod owner;
 mod places;
 mod reading;
 mod releases;
 mod sent;
+mod shutdown;

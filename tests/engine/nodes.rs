@@ -1,6 +1,5 @@
 //! The other side of the fake sockets.
 
-use crate::harness::Acquire;
 use lockclient::Reason;
 use lockclient::clock::Mono;
 use lockclient::engine::ConnId;
@@ -53,6 +52,16 @@ impl Frame {
             ClientFrame::Proof { nonce, proof } => Frame::Proof { nonce: *nonce, proof: *proof },
         }
     }
+}
+
+/// An acquire frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Acquire {
+    pub(crate) conn: ConnId,
+    pub(crate) at: Mono,
+    pub(crate) wait: u8,
+    pub(crate) lease: u8,
+    pub(crate) owner: u64,
 }
 
 /// A frame that went out whole.

@@ -251,7 +251,7 @@ fn snd_4_an_answer_finds_its_ticket_even_before_the_send_is_reported() {
     let id = world.ask_quietly(lock("k", 9));
     let (conn, bytes) = world.engine.poll_transmit(world.now, &mut world.gate).unwrap();
     let (conn, count) = (conn, bytes.len());
-    let frames = world.sockets.get_mut(&conn).unwrap().take(&bytes.to_vec());
+    let frames = world.sockets.get_mut(&conn).unwrap().take(bytes);
     let Frame::Acquire { owner, .. } = frames[0] else { panic!("{frames:?}") };
     let mut answer = Vec::new();
     ServerFrame::Acquired { owner, token: 4, key: b"k" }.encode(&mut answer);
