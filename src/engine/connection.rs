@@ -163,6 +163,11 @@ impl Connection {
             && !matches!(self.phase, Phase::Dialing | Phase::Lingering { .. })
     }
 
+    /// Whether a part of this frame was accepted, and the rest is still to be sent.
+    pub(super) fn is_writing(&self, what: OutWhat) -> bool {
+        self.begun && self.frames.first().is_some_and(|frame| frame.what == what)
+    }
+
     pub(super) fn is_suspect(&self, now: Mono) -> bool {
         self.probe.is_some_and(|probe| now.since(probe.since) > SUSPECT)
     }

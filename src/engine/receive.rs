@@ -1,7 +1,7 @@
 //! What comes in: each frame of the server's, by the phase that the connection is in.
 
 use super::api::{AcquireOutcome, ConnId, Effect, Event, Grant, RequestId};
-use super::connection::Phase;
+use super::connection::{OutWhat, Phase};
 use super::owners::Pending;
 use super::request::Place;
 use super::slab::Id;
@@ -165,7 +165,8 @@ impl Engine {
         let Some(Pending::Acquire(id)) = self.owners.get(owner) else { return None };
         let request = self.requests.get(id)?;
         let flight = request.flight().filter(|flight| flight.conn == conn.id)?;
-        if request.call.key.as_bytes() != key {
+        // A frame that is still being written has no answer yet, whatever the server makes up.
+        if request.call.key.as_bytes() != key || conn.is_writing(OutWhat::Acquire(id)) {
             return None;
         }
         conn.answered(flight.sent);

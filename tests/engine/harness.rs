@@ -120,6 +120,9 @@ pub(crate) struct World {
     pub(crate) dials: Vec<(Mono, ConnId, u16)>,
     /// When each connection was closed.
     pub(crate) closes: HashMap<ConnId, Mono>,
+    pub(crate) keys: HashMap<RequestId, String>,
+    /// Whose each owner is, and the connection that took a byte of its frame.
+    pub(crate) owners: HashMap<u64, (RequestId, Option<ConnId>)>,
     /// The frames, whole or not, of each batch that was offered for sending.
     pub(crate) offered: Vec<(ConnId, Vec<Frame>)>,
 }
@@ -141,6 +144,8 @@ impl World {
             events: Vec::new(),
             dials: Vec::new(),
             closes: HashMap::new(),
+            keys: HashMap::new(),
+            owners: HashMap::new(),
             offered: Vec::new(),
         }
     }
@@ -187,7 +192,9 @@ impl World {
             deadline: self.now.mono + time,
             class: ask.class,
         };
-        self.engine.acquire(call, self.now)
+        let id = self.engine.acquire(call, self.now);
+        self.keys.insert(id, ask.key);
+        id
     }
 
     /// The caller cancels: the gate knows at once, the engine is told.
@@ -276,7 +283,16 @@ impl World {
         let socket = self.sockets.get_mut(&conn).expect("a send to an unknown connection");
         assert_eq!(socket.state, State::Open, "a send to {conn:?}");
         assert!(!bytes.is_empty());
-        self.offered.push((conn, socket.peek(bytes)));
+        let offered = socket.peek(bytes);
+        let begun = usize::from(socket.is_mid_frame());
+        let new = offered.iter().skip(begun).filter_map(Frame::acquire_owner);
+        let new: Vec<u64> = new.collect();
+        assert_eq!(new.len(), self.gate.batch.len(), "claimed and offered differ");
+        for (owner, id) in new.into_iter().zip(&self.gate.batch) {
+            let before = self.owners.insert(owner, (*id, None));
+            // OWN-3, SND-2: the same call again, and not a byte of it went out before.
+            assert!(before.is_none_or(|before| before == (*id, None)), "owner {owner}");
+        }
         let result = match socket.fails.take() {
             Some(reason) => SendResult::Failed(reason),
             None => {
@@ -287,9 +303,17 @@ impl World {
         };
         if let SendResult::Accepted(count) = result {
             let frames = socket.take(&bytes[..count]);
+            let begun = frames.len() + usize::from(socket.is_mid_frame());
+            for owner in offered.iter().take(begun).filter_map(Frame::acquire_owner) {
+                let (id, place) = self.owners.get_mut(&owner).unwrap();
+                assert!(place.is_none_or(|other| other == conn), "SND-2: on two connections");
+                *place = Some(conn);
+                assert!(!self.ends.contains_key(id), "sent after its end: {id:?}");
+            }
             let sent = frames.into_iter().map(|frame| Sent { conn, at: now.mono, frame });
             self.wire.extend(sent);
         }
+        self.offered.push((conn, offered));
         self.engine.transmitted(conn, result, &mut self.gate);
         true
     }
@@ -351,6 +375,10 @@ impl World {
                 if !self.gate.withdrawn.contains(&id) {
                     let before = self.ends.insert(id, (now.mono, outcome));
                     assert_eq!(before, None, "{id:?} ended twice");
+                } else if let AcquireOutcome::Granted(grant) = outcome {
+                    // Its caller gave it up first: nobody will take it.
+                    let key = Key::new(self.keys[&id].as_bytes()).unwrap();
+                    self.engine.reclaim(key, grant.token, now);
                 }
             }
             Effect::Release { id, outcome } => {

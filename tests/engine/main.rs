@@ -14,6 +14,7 @@ mod order;
 mod outcomes;
 mod owner;
 mod places;
+mod random;
 mod reading;
 mod releases;
 mod sent;

@@ -36,6 +36,14 @@ pub(crate) enum Frame {
 }
 
 impl Frame {
+    /// The owner of an acquire.
+    pub(crate) fn acquire_owner(&self) -> Option<u64> {
+        match self {
+            Frame::Acquire { owner, .. } => Some(*owner),
+            _ => None,
+        }
+    }
+
     fn of(frame: ClientFrame<'_>) -> Frame {
         let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
         match frame {
