@@ -3,6 +3,7 @@
 use clap::{Parser, ValueEnum};
 use lockd::Config;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 /// A lease-based lock server.
@@ -39,6 +40,15 @@ pub(crate) struct Cli {
     /// several times. With one, clients must prove that they know one.
     #[arg(long, value_name = "FILE")]
     secret_file: Vec<PathBuf>,
+
+    /// Directory that keeps tokens growing from one run to the next, whatever ends a run. One
+    /// server at a time can use it. Without it tokens begin at 1 at every start.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// Grant nothing for this long after the start: until leases of before have certainly ended.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    quarantine: u32,
 
     /// Least severe messages to log, on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -91,6 +101,8 @@ impl Cli {
             max_connections: self.max_connections,
             secret_files: self.secret_file,
             secrets: Vec::new(),
+            state_dir: self.state_dir,
+            quarantine: Duration::from_secs(self.quarantine.into()),
         }
     }
 }

@@ -12,6 +12,7 @@ mod secrets;
 mod server;
 #[doc(hidden)]
 pub mod session;
+mod state;
 mod stats;
 
 pub use config::{

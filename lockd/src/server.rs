@@ -1,8 +1,9 @@
 //! A running server.
 
 use crate::config::Config;
-use crate::core::Core;
-use crate::net::{Command, EventLoop, Listener, Setup};
+use crate::core::{Core, Limits};
+use crate::net::{self, Command, EventLoop, Listener, Setup};
+use crate::state::State;
 use crate::stats::Stats;
 use mio::Waker;
 use std::io;
@@ -52,6 +53,7 @@ impl Server {
     pub fn start(config: Config) -> io::Result<Server> {
         let limits = config.limits()?;
         let secrets = config.all_secrets()?;
+        let core = make_core(&config, limits)?;
         let mut listeners = Vec::new();
         for name in &config.listen {
             listeners.extend(Listener::bind(name)?);
@@ -63,7 +65,7 @@ impl Server {
         let (commands, receiver) = channel();
         let (event_loop, waker) = EventLoop::new(Setup {
             listeners,
-            core: Core::new(limits, 1, u64::MAX),
+            core,
             secrets,
             max_connections: config.max_connections,
             max_waiters_per_connection: config.max_waiters_per_connection,
@@ -117,6 +119,40 @@ impl Server {
             None => Ok(()),
         }
     }
+}
+
+/// The table, with what earlier runs left behind.
+fn make_core(config: &Config, limits: Limits) -> io::Result<Core> {
+    let mut quarantine = config.quarantine;
+    let mut core = match &config.state_dir {
+        Some(path) => {
+            let (state, past) = State::open(path)?;
+            match past.stopped {
+                None => tracing::info!("new state directory: tokens begin at 1"),
+                Some(clean) => tracing::info!(
+                    clean_stop = clean,
+                    first_token = past.first_token,
+                    quarantine_seconds = past.quarantine.as_secs_f64(),
+                    "state read"
+                ),
+            }
+            quarantine = quarantine.max(past.quarantine);
+            Core::with_journal(limits, past.first_token, Box::new(state))
+        }
+        None => {
+            tracing::warn!(
+                "no state directory: tokens begin at 1 again, so a token of before this start \
+                 may equal a new one; a resource that compares tokens cannot tell their holders \
+                 apart"
+            );
+            Core::new(limits, 1, u64::MAX)
+        }
+    };
+    if !quarantine.is_zero() {
+        tracing::info!(seconds = quarantine.as_secs_f64(), "in quarantine: nothing is granted yet");
+        core.quarantine(net::now().after(quarantine));
+    }
+    Ok(core)
 }
 
 impl Drop for Server {

@@ -2,79 +2,11 @@
 
 mod common;
 
+use common::program::{Lockd, listening_line};
 use common::{Answer, Peer, plain};
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::io::{BufReader, Read};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-struct Lockd {
-    child: Child,
-    stdout: Option<BufReader<ChildStdout>>,
-    address: SocketAddr,
-}
-
-impl Lockd {
-    fn start(arguments: &[&str]) -> Lockd {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lockd"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("lockd");
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        let address = listening_line(&mut stdout);
-        Lockd { child, stdout: Some(stdout), address }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
-        assert!(sent.success());
-    }
-
-    /// Stops it where it stands, and returns once every thread of it has stopped.
-    fn freeze(&self) {
-        self.signal("STOP");
-        let end = Instant::now() + common::LONG;
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-            let stat = std::fs::read_to_string(task.expect("task").path().join("stat"));
-            // The state follows the name, which is in parentheses.
-            stat.expect("stat").rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-        };
-        while !std::fs::read_dir(&tasks).expect("tasks").all(stopped) {
-            assert!(Instant::now() < end, "it does not stop");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        let end = Instant::now() + common::LONG;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("wait") {
-                return status;
-            }
-            assert!(Instant::now() < end, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Lockd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn listening_line(stdout: &mut impl BufRead) -> SocketAddr {
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("a line");
-    let address = line.strip_prefix("listening on ").expect("a listening line");
-    address.trim_end().parse().expect("an address")
-}
 
 #[test]
 fn it_says_where_it_listens_and_serves_there() {
@@ -149,11 +81,7 @@ fn a_wrong_command_line_or_address_is_an_error_with_its_name() {
         (&["--secret-file", "/nonexistent/secret"], "/nonexistent/secret"),
     ];
     for (arguments, name) in cases {
-        let output = Command::new(env!("CARGO_BIN_EXE_lockd"))
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .output()
-            .expect("lockd");
+        let output = Lockd::command(arguments).output().expect("lockd");
         assert!(!output.status.success(), "{arguments:?}");
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(message.contains(name), "{arguments:?}: {message}");
@@ -210,12 +138,8 @@ fn help_names_every_option() {
 #[test]
 fn its_log_goes_to_standard_error_as_text_or_json() {
     for (format, first) in [("text", b'2'), ("json", b'{')] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lockd"))
-            .args(["--listen", "127.0.0.1:0", "--log-format", format])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("lockd");
+        let mut command = Lockd::command(&["--log-format", format]);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("lockd");
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
         listening_line(&mut stdout);
         let mut stderr = child.stderr.take().expect("stderr");

@@ -139,7 +139,6 @@ impl Table {
     }
 
     /// The number of slots: every slot in use is below it.
-    #[cfg(test)]
     pub(crate) fn slots(&self) -> u32 {
         self.locks.len() as u32
     }

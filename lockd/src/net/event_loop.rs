@@ -146,7 +146,7 @@ impl EventLoop {
             // The peer reads what is on its way, then the end. That it may have gone is no matter.
             let _ = connection.socket.shutdown(std::net::Shutdown::Write);
         }
-        Ok(())
+        self.core.stop(clock::now())
     }
 
     fn turn(&mut self) -> io::Result<()> {

@@ -8,5 +8,6 @@ mod outputs;
 mod reading;
 mod writing;
 
+pub(crate) use clock::now;
 pub(crate) use event_loop::{Command, EventLoop, Setup};
 pub(crate) use listener::Listener;

@@ -1,6 +1,8 @@
 //! A peer that speaks the protocol byte by byte, and a server to speak to.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod program;
+
 use lockclient::wire::{ClientFrame, Decoder, FromServer, ServerFrame};
 use lockd::{Config, Server, Stats};
 use socket2::{Domain, Socket, Type};
