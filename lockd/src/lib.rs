@@ -20,5 +20,5 @@ pub use config::{
     DEFAULT_MAX_WAITERS_PER_CONNECTION,
 };
 pub use secrets::{MAX_SECRET, MIN_SECRET, Secret};
-pub use server::{Server, Stopper};
+pub use server::{Handle, Server};
 pub use stats::Stats;

@@ -18,22 +18,35 @@ use std::thread::JoinHandle;
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    stopper: Stopper,
+    handle: Handle,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// Stops a server from another thread.
+/// Tells a server something from another thread.
 #[derive(Debug, Clone)]
-pub struct Stopper {
+pub struct Handle {
     commands: Sender<Command>,
     waker: Arc<Waker>,
+    config: Arc<Config>,
 }
 
-impl Stopper {
+impl Handle {
     /// Asks the server to stop: it closes its listeners, sends the answers that are decided, and
     /// closes its connections, within a second. Does not wait for it.
     pub fn stop(&self) {
         self.send(Command::Stop);
+    }
+
+    /// Reads the secret files again. From then on the secrets that they hold now are accepted and
+    /// no others; connections that are served already stay so. Returns how many there are.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not hold a secret: then everything stays as it was.
+    pub fn reload_secrets(&self) -> io::Result<usize> {
+        let secrets = self.config.all_secrets()?;
+        let count = secrets.len();
+        self.send(Command::Secrets(secrets));
+        Ok(count)
     }
 
     fn send(&self, command: Command) {
@@ -73,8 +86,8 @@ impl Server {
         })?;
         let thread =
             std::thread::Builder::new().name("lockd".into()).spawn(move || event_loop.run())?;
-        let stopper = Stopper { commands, waker };
-        Ok(Server { addresses, stopper, thread: Some(thread) })
+        let handle = Handle { commands, waker, config: Arc::new(config) };
+        Ok(Server { addresses, handle, thread: Some(thread) })
     }
 
     /// The first address that it listens on, with the port that was chosen.
@@ -90,13 +103,13 @@ impl Server {
     /// The numbers after the turn in which it was asked. All zero if the server has stopped.
     pub fn stats(&self) -> Stats {
         let (reply, receiver) = channel();
-        self.stopper.send(Command::Stats(reply));
+        self.handle.send(Command::Stats(reply));
         receiver.recv().unwrap_or_default()
     }
 
-    /// A handle that can stop it from another thread.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+    /// A handle for other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Stops it and waits until it has stopped.
@@ -104,7 +117,7 @@ impl Server {
     /// # Errors
     /// What ended it before it was told to stop.
     pub fn stop(self) -> io::Result<()> {
-        self.stopper.stop();
+        self.handle.stop();
         self.wait()
     }
 
@@ -158,7 +171,7 @@ fn make_core(config: &Config, limits: Limits) -> io::Result<Core> {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.stopper.stop();
+            self.handle.stop();
             // Its result has nowhere to go; a panic has been reported where it happened.
             let _ = thread.join();
         }

@@ -151,3 +151,36 @@ fn its_log_goes_to_standard_error_as_text_or_json() {
         assert_eq!(log.first(), Some(&first), "{}", String::from_utf8_lossy(&log));
     }
 }
+
+#[test]
+fn sighup_makes_it_read_its_secret_files_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("secret");
+    std::fs::write(&path, [1; 32]).expect("write");
+    let lockd = Lockd::start(&["--secret-file", path.to_str().expect("UTF-8")]);
+    let accepted = |secret: &[u8]| {
+        let mut peer = Peer::connect(lockd.address);
+        let Answer::Challenge(nonce) = peer.answer() else { panic!("no challenge") };
+        let proof = lockclient::wire::client_proof(secret, &nonce, &[7; 32]);
+        peer.request(lockclient::wire::ClientFrame::Proof { nonce: &[7; 32], proof: &proof });
+        matches!(peer.answer(), Answer::Accepted(_))
+    };
+    assert!(accepted(&[1; 32]));
+    std::fs::write(&path, [2; 32]).expect("write");
+    lockd.signal("HUP");
+    let end = Instant::now() + common::LONG;
+    while !accepted(&[2; 32]) {
+        assert!(Instant::now() < end, "never read again");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn sighup_without_secrets_changes_nothing() {
+    let lockd = Lockd::start(&[]);
+    let mut peer = Peer::connect(lockd.address);
+    let token = peer.take(1, "k", 60);
+    lockd.signal("HUP");
+    peer.release(2, token, "k");
+    assert_eq!(peer.answer(), plain('R', 2, "k"));
+}

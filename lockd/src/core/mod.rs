@@ -139,6 +139,16 @@ impl Core {
         }
     }
 
+    /// Whether new acquires are let in.
+    pub fn is_admitting(&self) -> bool {
+        self.admission.is_open()
+    }
+
+    /// Acquires answered `B`.
+    pub fn busy(&self) -> u64 {
+        self.stats.busy
+    }
+
     /// When [`Core::advance`] has something to do.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.lease_ends.next(), self.wait_ends.next(), self.inactive_until];

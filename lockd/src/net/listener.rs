@@ -1,5 +1,6 @@
 //! Listening sockets.
 
+use super::connection::Peer;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
@@ -48,9 +49,10 @@ impl Listener {
     }
 
     /// The next connection, which does not block.
-    pub(crate) fn accept(&self) -> io::Result<Socket> {
-        let (stream, _) = self.socket.accept()?;
-        Ok(Socket::from(OwnedFd::from(std::net::TcpStream::from(stream))))
+    pub(crate) fn accept(&self) -> io::Result<(Socket, Peer)> {
+        let (stream, address) = self.socket.accept()?;
+        let socket = Socket::from(OwnedFd::from(std::net::TcpStream::from(stream)));
+        Ok((socket, Peer(Some(address))))
     }
 }
 
@@ -91,7 +93,7 @@ mod tests {
         let begun = Instant::now();
         let socket = loop {
             match listener.accept() {
-                Ok(socket) => break socket,
+                Ok((socket, _)) => break socket,
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
             assert!(begun.elapsed() < Duration::from_secs(20));

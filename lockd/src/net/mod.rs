@@ -4,7 +4,9 @@ mod clock;
 mod connection;
 mod event_loop;
 mod listener;
+mod notice;
 mod outputs;
+mod penalties;
 mod reading;
 mod writing;
 
