@@ -184,3 +184,21 @@ fn sighup_without_secrets_changes_nothing() {
     peer.release(2, token, "k");
     assert_eq!(peer.answer(), plain('R', 2, "k"));
 }
+
+#[test]
+fn what_was_sent_before_sigterm_is_answered() {
+    let mut lockd = Lockd::start(&[]);
+    let mut peer = Peer::connect(lockd.address);
+    peer.expect_served();
+    lockd.freeze();
+    for owner in 1..=200 {
+        peer.acquire(owner, &format!("k{owner}"), 0, 60);
+    }
+    lockd.signal("TERM");
+    lockd.signal("CONT");
+    for owner in 1..=200 {
+        assert!(matches!(peer.answer(), Answer::Acquired { owner: echo, .. } if echo == owner));
+    }
+    peer.expect_end();
+    assert!(lockd.wait().success());
+}

@@ -35,6 +35,7 @@ const ACCEPTS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers may still take to leave when the server stops.
 const STOP: Duration = Duration::from_millis(500);
+const STOP_POLL: Duration = Duration::from_millis(10);
 const EVENTS: usize = 1024;
 
 const WAKE: Token = Token(usize::MAX);
@@ -152,8 +153,13 @@ impl EventLoop {
         }
         self.listeners.clear();
         let end = clock::now().after(STOP);
-        while self.now < end && self.has_pending_answers() {
+        // Once more at least: what has arrived by now is answered.
+        loop {
             self.turn()?;
+            let done = self.ready.is_empty() && !self.has_pending_answers();
+            if done || self.now >= end {
+                break;
+            }
         }
         for connection in self.connections.iter().flatten() {
             // The peer reads what is on its way, then the end. That it may have gone is no matter.
@@ -169,7 +175,7 @@ impl EventLoop {
         let mut timeout = if busy {
             Duration::ZERO
         } else if self.stopping {
-            Duration::from_millis(10)
+            STOP_POLL
         } else {
             SWEEP
         };
