@@ -10,8 +10,9 @@ use tracing::level_filters::LevelFilter;
 #[derive(Debug, Parser)]
 #[command(name = "lockd", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Address to listen on; may be given several times. Port 0 takes any free one.
-    #[arg(long, value_name = "HOST:PORT", default_value = lockd::DEFAULT_LISTEN)]
+    /// Address to listen on, HOST:PORT or unix:PATH; may be given several times. Port 0 takes any
+    /// free one.
+    #[arg(long, value_name = "ADDRESS", default_value = lockd::DEFAULT_LISTEN)]
     listen: Vec<String>,
 
     /// Keys that may be held; acquires are refused from 90 % of it until below 75 %.

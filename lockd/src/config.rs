@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A server's configuration. [`Config::default`] needs no change to be used.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Addresses to listen on: `HOST:PORT`, port 0 for any free one.
+    /// Addresses to listen on: `HOST:PORT`, port 0 for any free one, or `unix:PATH`.
     pub listen: Vec<String>,
     /// Keys held, at most. Acquires are refused from 90 % of it on.
     pub max_locks: usize,

@@ -32,7 +32,7 @@ fn run(cli: Cli) -> io::Result<()> {
     raise_descriptor_limit();
     let server = Server::start(cli.config())?;
     let mut lines = String::new();
-    for address in server.addrs() {
+    for address in server.listening() {
         lines.push_str(&format!("listening on {address}\n"));
     }
     announce(&lines);

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::core::{Core, Limits};
-use crate::net::{self, Command, EventLoop, Listener, Setup};
+use crate::net::{self, Address, Command, EventLoop, Listener, Setup};
 use crate::state::State;
 use crate::stats::Stats;
 use mio::Waker;
@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 /// Dropping it stops it and waits for its thread.
 #[derive(Debug)]
 pub struct Server {
+    listening: Vec<Address>,
     addresses: Vec<SocketAddr>,
     handle: Handle,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -74,7 +75,13 @@ impl Server {
         if listeners.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
         }
-        let addresses = listeners.iter().map(Listener::address).collect();
+        let listening: Vec<Address> =
+            listeners.iter().map(|listener| listener.address().clone()).collect();
+        let tcp = |address: &Address| match address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        };
+        let addresses = listening.iter().filter_map(tcp).collect();
         let (commands, receiver) = channel();
         let (event_loop, waker) = EventLoop::new(Setup {
             listeners,
@@ -87,17 +94,25 @@ impl Server {
         let thread =
             std::thread::Builder::new().name("lockd".into()).spawn(move || event_loop.run())?;
         let handle = Handle { commands, waker, config: Arc::new(config) };
-        Ok(Server { addresses, handle, thread: Some(thread) })
+        Ok(Server { listening, addresses, handle, thread: Some(thread) })
     }
 
-    /// The first address that it listens on, with the port that was chosen.
+    /// The first TCP address that it listens on, with the port that was chosen.
+    ///
+    /// # Panics
+    /// If it listens on none.
     pub fn addr(&self) -> SocketAddr {
-        self.addresses[0]
+        *self.addresses.first().expect("a TCP address to listen on was configured")
     }
 
-    /// Every address that it listens on.
+    /// Every TCP address that it listens on.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Everything that it listens on.
+    pub fn listening(&self) -> &[Address] {
+        &self.listening
     }
 
     /// The numbers after the turn in which it was asked. All zero if the server has stopped.

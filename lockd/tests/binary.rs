@@ -202,3 +202,42 @@ fn what_was_sent_before_sigterm_is_answered() {
     peer.expect_end();
     assert!(lockd.wait().success());
 }
+
+#[test]
+fn a_full_descriptor_table_does_not_end_it_nor_keep_it_busy() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let lockd = Lockd::start(&["--log", "error"]);
+    let directory = format!("/proc/{}/fd", lockd.child.id());
+    let used = std::fs::read_dir(directory).expect("descriptors").count() as u64;
+    let pid = Pid::from_raw(lockd.child.id() as i32).expect("a process");
+    let limit = Some(used + 5);
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: limit, maximum: limit }).expect("limit");
+    let mut served: Vec<Peer> = (0..5).map(|_| Peer::connect(lockd.address)).collect();
+    for peer in &mut served {
+        peer.expect_served();
+    }
+    let mut waiting: Vec<Peer> = (0..5).map(|_| Peer::connect(lockd.address)).collect();
+    for peer in &mut waiting {
+        peer.release(1, 0, "k");
+    }
+    let before = processor_ticks(&lockd);
+    std::thread::sleep(Duration::from_secs(1));
+    let ticks = processor_ticks(&lockd) - before;
+    assert!(ticks < 50, "{ticks} of 100 ticks spent on accepting");
+    for peer in &mut served {
+        peer.expect_served();
+    }
+    drop(served);
+    for peer in &mut waiting {
+        assert_eq!(peer.answer(), plain('N', 1, "k"));
+    }
+}
+
+/// Processor time used so far, in hundredths of a second.
+fn processor_ticks(lockd: &Lockd) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", lockd.child.id())).expect("stat");
+    let fields: Vec<&str> =
+        stat.rsplit(") ").next().expect("the fields").split_whitespace().collect();
+    // User and system time are the 14th and 15th field; the state, here the first, is the 3rd.
+    fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
+}

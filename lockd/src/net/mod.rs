@@ -12,4 +12,5 @@ mod writing;
 
 pub(crate) use clock::now;
 pub(crate) use event_loop::{Command, EventLoop, Setup};
+pub use listener::Address;
 pub(crate) use listener::Listener;

@@ -133,6 +133,5 @@ fn a_million_locks_and_a_hundred_thousand_waiters_fit_in_the_default_limits() {
     for connection in 0..1000 {
         core.disconnect(ConnectionId(connection));
     }
-    core.advance(now.after_seconds(255), &mut out);
-    assert_eq!((core.stats().held, core.stats().expired, out.0), (0, 1_000_000, 1_000_000));
+    assert_eq!((core.stats().held, core.stats().waiters), (1_000_000, 0));
 }
