@@ -7,6 +7,8 @@
 mod admission;
 mod authority;
 mod deadlines;
+mod histogram;
+mod inspect;
 mod keys;
 mod queues;
 mod stats;
@@ -18,6 +20,8 @@ mod tests;
 
 pub use authority::Journal;
 pub(crate) use deadlines::Deadlines;
+pub use histogram::{BOUNDS_MS, Histogram};
+pub use inspect::Held;
 pub use stats::Stats;
 pub use time::Time;
 
@@ -135,6 +139,7 @@ impl Core {
             held: self.table.len(),
             waiters: self.waiters.len(),
             admitting: self.admission.is_open(),
+            active: self.inactive_until.is_none() && !self.authority.is_spent(),
             ..self.stats
         }
     }
@@ -181,6 +186,7 @@ impl Core {
                 return out.answer(from, NOT_ACTIVE);
             }
             let slot = self.table.insert(hash, key);
+            self.stats.waits.record(Duration::ZERO);
             self.grant(slot, from, owner, request.lease, now, out);
             self.admission.update(self.table.len(), self.waiters.len());
             return;
@@ -196,11 +202,11 @@ impl Core {
             self.stats.busy += 1;
             return out.answer(from, ServerFrame::Busy { owner, key });
         }
-        let wait_end = now.after_seconds(wait);
-        let waiter = Waiter::new(from.0, slot, owner, wait_end, request.lease);
+        let waiter = Waiter::new(from.0, slot, owner, (wait, request.lease), now);
         let number = self.waiters.join(queue, waiter);
         self.stats.queued += 1;
-        self.wait_ends.schedule(number, wait_end, self.waiters.get(number).arrival);
+        let waiter = self.waiters.get(number);
+        self.wait_ends.schedule(number, waiter.wait_end, waiter.arrival);
         self.admission.update(self.table.len(), self.waiters.len());
     }
 
@@ -226,6 +232,7 @@ impl Core {
         match slot {
             Some(slot) if self.table.get(slot).token == token => {
                 self.stats.released += 1;
+                self.note_hold(slot, now);
                 out.answer(from, ServerFrame::Released { owner, key });
                 self.pass_on(slot, now, out);
             }
@@ -267,6 +274,7 @@ impl Core {
             }
             if lock.token == due.stamp {
                 self.stats.expired += 1;
+                self.note_hold(due.slot, now);
                 self.pass_on(due.slot, now, out);
             } else {
                 self.lease_ends.schedule(due.slot, lock.lease_end, lock.token);
@@ -300,6 +308,7 @@ impl Core {
         let slot = self.table.find(hash, key)?;
         if self.table.get(slot).lease_end <= now {
             self.stats.expired += 1;
+            self.note_hold(slot, now);
             if !self.pass_on(slot, now, out) {
                 return None;
             }
@@ -325,6 +334,7 @@ impl Core {
                 );
                 continue;
             }
+            self.stats.waits.record(now.since(waiter.since()));
             self.grant(slot, to, waiter.owner, waiter.lease, now, out);
             self.admission.update(self.table.len(), self.waiters.len());
             return true;
@@ -349,9 +359,18 @@ impl Core {
         let lock = self.table.get_mut(slot);
         lock.token = token;
         lock.lease_end = lease_end;
+        lock.lease = lease;
         self.lease_ends.schedule(slot, lease_end, token);
         self.stats.grants += 1;
         out.answer(to, ServerFrame::Acquired { owner, token, key: self.table.key(slot) });
+    }
+
+    /// The grant of a key has ended other than by being undone.
+    fn note_hold(&mut self, slot: u32, now: Time) {
+        let lock = self.table.get(slot);
+        // However late the end of the lease is noticed: it was not held beyond it.
+        let end = lock.lease_end.min(now);
+        self.stats.holds.record(end.since(lock.lease_end.before_seconds(lock.lease)));
     }
 
     /// A waiter's wait has ended.

@@ -14,7 +14,7 @@ const COST: Duration = Duration::from_secs(1);
 /// What an address may owe: so many failures at once.
 const CREDIT: Duration = Duration::from_secs(20);
 /// Addresses that are remembered.
-const REMEMBERED: usize = 8192;
+const REMEMBERED: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Penalties {
@@ -117,7 +117,7 @@ mod tests {
         for _ in 0..25 {
             penalties.failed(HERE, at(1));
         }
-        for number in 0..20_000u32 {
+        for number in 0..5_000u32 {
             penalties.failed(IpAddr::V4(number.into()), at(1));
         }
         assert!(penalties.paid_off.len() <= REMEMBERED);
