@@ -101,7 +101,9 @@ impl Client {
     /// # Errors
     /// As [`Client::acquire`], without [`Error::WouldDeadlock`].
     pub fn start(&self, key: &str, options: &Acquire) -> Result<Ticket, Error> {
-        self.start_slot(key.as_bytes(), options, None)
+        let ticket = self.prepare(key.as_bytes(), options, None)?;
+        self.submit(&ticket)?;
+        Ok(ticket)
     }
 
     /// Gives the lock of `key` back by its token, and waits for the answer, up to 5 s.
@@ -175,17 +177,6 @@ impl Client {
         let start = sys::mono();
         self.enter_blocking()?;
         self.acquire_key(start, &Key::new(key)?, options)
-    }
-
-    /// As [`Client::start`], with a key of bytes. Once it has a result it is also handed out, by
-    /// `tag`, by [`Client::next_completed`], until the ticket is dropped.
-    pub(crate) fn start_tagged(
-        &self,
-        key: &[u8],
-        options: &Acquire,
-        tag: u64,
-    ) -> Result<Ticket, Error> {
-        self.start_slot(key, options, Some(tag))
     }
 
     /// As [`Client::release`], with a key of bytes.
@@ -333,30 +324,46 @@ impl Client {
         outcome
     }
 
-    fn start_slot(&self, key: &[u8], options: &Acquire, tag: Option<u64>) -> Result<Ticket, Error> {
+    /// The first step of [`Client::start`]: the ticket, of which nobody else knows yet. If it has a
+    /// tag then it is also handed out by [`Client::next_completed`], once it has a result and until
+    /// it is dropped.
+    pub(crate) fn prepare(
+        &self,
+        key: &[u8],
+        options: &Acquire,
+        tag: Option<u64>,
+    ) -> Result<Ticket, Error> {
         let start = sys::mono();
         self.enter()?;
         let call = self.call(start, Key::new(key)?, options, false)?;
-        let shared = self.shared();
-        let patience = call.deadline.since(start).min(PATIENTLY);
         let enforce = self.inner.enforce_budget;
         let slot = SyncArc::new(match tag {
             Some(tag) => {
-                let completions = shared.completions.clone();
+                let completions = self.shared().completions.clone();
                 Slot::hooked(call, enforce, Hook { completions, tag })
             }
             None => Slot::new(call, enforce),
         });
-        match shared.commands.acquire(slot.clone(), patience) {
-            Ok(()) => {}
+        Ok(Ticket::new(self.clone(), slot))
+    }
+
+    /// The second step. After an error the ticket has nothing left to do but to be dropped.
+    pub(crate) fn submit(&self, ticket: &Ticket) -> Result<(), Error> {
+        let slot = ticket.slot();
+        let patience = slot.call().deadline.since(sys::mono()).min(PATIENTLY);
+        match self.shared().commands.acquire(slot.clone(), patience) {
+            Ok(()) => Ok(()),
             // As above: what has become of it is in the slot.
             Err(Refused::Ended) => {
                 slot.abandon();
-                Slot::announce(&slot);
+                Slot::announce(slot);
+                Ok(())
             }
-            Err(refused) => return Err(self.refusal(refused)),
+            Err(refused) => {
+                slot.abandon();
+                Err(self.refusal(refused))
+            }
         }
-        Ok(Ticket::new(self.clone(), slot))
     }
 
     /// Blocks until a slot has a result.

@@ -1,0 +1,87 @@
+//! The C programs, each against servers of its own.
+
+use crate::native::{c_program, expect_done, passes};
+use crate::scripted::Scripted;
+use lockd::{Config, Server};
+use socket2::{Domain, Socket, Type};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn server() -> Server {
+    Server::start(Config::on_free_port()).expect("a server")
+}
+
+/// A port that is taken, so that nobody else listens there, and where nothing listens.
+struct Nowhere(SocketAddr, #[expect(dead_code, reason = "keeps the port")] Socket);
+
+impl Nowhere {
+    fn new() -> Nowhere {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+        let address = socket.local_addr().expect("it is bound").as_socket().expect("IPv4");
+        Nowhere(address, socket)
+    }
+}
+
+#[test]
+fn arguments() {
+    passes("arguments", &[&server().addr().to_string()]);
+}
+
+#[test]
+fn locking() {
+    let (server, nowhere) = (server(), Nowhere::new());
+    passes("locking", &[&server.addr().to_string(), &nowhere.0.to_string()]);
+}
+
+#[test]
+fn outcomes() {
+    passes("outcomes", &[&Scripted::start().address()]);
+}
+
+#[test]
+fn a_server_that_ends() {
+    let server = server();
+    let address = server.addr().to_string();
+    let program = c_program("killed");
+    thread::scope(|scope| {
+        scope.spawn(|| expect_done(Command::new(program).arg(&address)));
+        let limit = Instant::now() + Duration::from_secs(60);
+        while server.stats().locks.waiters == 0 && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(5));
+        }
+        server.stop().expect("it stops");
+    });
+}
+
+#[test]
+fn tickets() {
+    let (server, scripted, nowhere) = (server(), Scripted::start(), Nowhere::new());
+    let addresses = [server.addr().to_string(), scripted.address(), nowhere.0.to_string()];
+    passes("tickets", &addresses.each_ref().map(String::as_str));
+}
+
+#[test]
+fn closing() {
+    let (server, scripted, nowhere) = (server(), Scripted::start(), Nowhere::new());
+    let addresses = [server.addr().to_string(), scripted.address(), nowhere.0.to_string()];
+    passes("closing", &addresses.each_ref().map(String::as_str));
+}
+
+#[test]
+fn host_4_logging() {
+    let (server, nowhere) = (server(), Nowhere::new());
+    passes("logging", &[&server.addr().to_string(), &nowhere.0.to_string()]);
+}
+
+#[test]
+fn host_2_forking() {
+    passes("forking", &[&server().addr().to_string()]);
+}
+
+#[test]
+fn host_1_sigpipe() {
+    passes("sigpipe", &[&Scripted::start().address()]);
+}
