@@ -6,6 +6,7 @@
 mod cc;
 mod exports;
 mod header;
+mod hosts;
 mod layout;
 mod native;
 mod programs;
