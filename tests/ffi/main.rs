@@ -4,6 +4,7 @@
 
 #[path = "../common/cc.rs"]
 mod cc;
+mod examples;
 mod exports;
 mod header;
 mod hosts;
