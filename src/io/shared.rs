@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::outcome::{Failure, Shutdown};
 use crate::reason::Reason;
 use crate::stats::Board;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::ticket::{Completions, Pool, Reply, Slot};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) slots: Pool<Slot>,
     pub(crate) replies: Pool<Reply<Option<ReleaseOutcome>>>,
-    pub(crate) completions: Arc<Completions>,
+    pub(crate) completions: SyncArc<Completions>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

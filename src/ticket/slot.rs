@@ -447,12 +447,12 @@ impl Slot {
             drop(self.event.lock());
             self.changed.notify_all();
         }
-        if state & HOOKED != 0 && state & PHASE >= GRANTED {
-            if let Some(event) = self.event.lock().as_ref()
-                && self.has_untaken_result()
-            {
-                event.signal();
-            }
+        if state & HOOKED != 0
+            && state & PHASE >= GRANTED
+            && let Some(event) = self.event.lock().as_ref()
+            && self.has_untaken_result()
+        {
+            event.signal();
         }
     }
 
