@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Link {
     Shared,
     Static,
+    /// Not at all: the program loads it.
+    None,
 }
 
 /// What a program that links the static library has to link besides: what rustc prints for
@@ -67,6 +69,7 @@ pub(crate) fn link_args(link: Link) -> Vec<String> {
             args.push("-llockclient".to_owned());
             args.push("-lpthread".to_owned());
         }
+        Link::None => {}
         Link::Static => {
             args.push(built("liblockclient.a").display().to_string());
             args.extend(STATIC_NEEDS.map(str::to_owned));

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     Server::start(Config::on_free_port()).expect("a server")
 }
 
