@@ -112,6 +112,41 @@ fn read_an_answer_on_another_connection_is_a_mismatch() {
 }
 
 #[test]
+fn read_the_op_has_to_agree_too() {
+    // A release and an acquire of the same key, each answered as if it were the other.
+    for answer in ["A", "T", "B", "R", "N"] {
+        let (mut world, conn, id) = in_flight();
+        let release = world.release("k", 5, ReleaseKind::Awaited);
+        let ((_, other, _), key) = (world.releases("k")[0], &b"k"[..]);
+        world.answer(
+            conn,
+            match answer {
+                "A" => ServerFrame::Acquired { owner: other, token: 50, key },
+                "T" => ServerFrame::TimedOut { owner: other, key },
+                "B" => ServerFrame::Busy { owner: other, key },
+                "R" => ServerFrame::Released { owner: 2, key },
+                _ => ServerFrame::NotHeld { owner: 2, key },
+            },
+        );
+        assert_eq!(world.unknown(id), ReasonKind::Mismatch, "{answer}");
+        assert_eq!(world.release_outcome(release), None);
+    }
+}
+
+#[test]
+fn read_a_releases_answer_on_another_connection_is_a_mismatch() {
+    let mut world = World::ready();
+    world.ask(lock("k", 30));
+    let release = world.release("r", 5, ReleaseKind::Awaited);
+    let other = world.ask(attempt("o"));
+    let ((here, owner, _), there) = (world.releases("r")[0], world.acquire("o").conn);
+    assert_ne!(here, there);
+    world.answer(there, ServerFrame::Released { owner, key: b"r" });
+    assert_eq!(world.unknown(other), ReasonKind::Mismatch);
+    assert_eq!((world.release_outcome(release), world.state(here)), (None, State::Open));
+}
+
+#[test]
 fn read_the_second_answer_is_a_mismatch() {
     let (mut world, conn, id) = in_flight();
     world.grant_it("k", 3);
