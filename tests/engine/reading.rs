@@ -279,6 +279,73 @@ fn read_errors_close_and_back_off_each_by_its_own_schedule() {
 }
 
 #[test]
+fn read_notices_and_errors_count_while_the_first_probe_is_unanswered() {
+    let (moved, notice) = (&b"Mb:1\n"[..], &b"Lb:1\n"[..]);
+    let cases = [
+        (moved, ReasonKind::Moved, Some(1)),
+        (notice, ReasonKind::None, Some(1)),
+        (b"Eno_leader\n", ReasonKind::NoLeader, None),
+        (b"Enot_active\n", ReasonKind::NotActive, None),
+        (b"Ewhat\n", ReasonKind::ServerError, None),
+        (b"C01234567890123456789012345678901\n", ReasonKind::Auth, None),
+    ];
+    for (bytes, kind, hint) in cases {
+        let mut world = World::new(Settings { endpoints: endpoints(2), ..settings() });
+        world.nodes = vec![Node::Accepts, Node::Swallows];
+        world.fire();
+        let conn = world.only();
+        let id = world.ask(lock("k", 30));
+        world.bytes(conn, bytes);
+        assert_eq!(world.outcome(id), None, "nothing of it was sent");
+        assert_eq!(world.engine.last_error().kind, kind);
+        let closed = kind != ReasonKind::None;
+        assert_eq!(world.state(conn) == State::Closed, closed, "{kind:?}");
+        let hints: Vec<_> = world
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                lockclient::engine::Event::Hint { endpoint } => *endpoint,
+                _ => None,
+            })
+            .collect();
+        assert_eq!(hints, Vec::from_iter(hint), "{kind:?}");
+    }
+}
+
+#[test]
+fn read_a_lingering_connection_is_listened_to_for_grants_alone() {
+    let (mut world, conn, id) = in_flight();
+    let at = world.mono();
+    world.cancel(id);
+    assert_eq!(world.state(conn), State::HalfClosed);
+    for bytes in [
+        &b"Mb:1\n"[..],
+        b"Lb:1\n",
+        b"Eno_leader\n",
+        b"Eauth_failed\n",
+        b"T\0\0\0\0\0\0\0\x02k\n",
+        b"R\0\0\0\0\0\0\0\x09k\n",
+        b"N\0\0\0\0\0\0\0\x01_probe\n",
+        b"C01234567890123456789012345678901\n",
+    ] {
+        world.bytes(conn, bytes);
+        assert_eq!(world.state(conn), State::HalfClosed);
+    }
+    assert!(
+        !world
+            .events
+            .iter()
+            .any(|event| { matches!(event, lockclient::engine::Event::Hint { .. }) })
+    );
+    assert_eq!(world.engine.last_error().kind, ReasonKind::None);
+    // A grant with an owner that nobody knows has a token all the same.
+    world.answer(conn, ServerFrame::Acquired { owner: 40, token: 9, key: b"x" });
+    assert_eq!(world.counters().late_grants, 1);
+    world.advance(SECOND);
+    assert_eq!(world.closes[&conn], at + SECOND);
+}
+
+#[test]
 fn read_no_leader_drops_the_hint() {
     let (mut world, conn, _) = in_flight();
     world.answer(conn, ServerFrame::Leader { leader: b"b:1" });
