@@ -5,8 +5,8 @@
 mod cli;
 
 use clap::Parser;
-use cli::{Cli, LogFormat};
-use lockd::Server;
+use cli::{Cli, LogFormat, Settings, Task};
+use lockd::{Config, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
@@ -15,26 +15,38 @@ use tracing::level_filters::LevelFilter;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logging(&cli);
-    match run(cli) {
+    let result = match &cli.command {
+        Some(Task::Inspect(inspect)) => inspect.run(),
+        None => cli.settings().and_then(|settings| {
+            start_logging(&settings);
+            serve(settings.config)
+        }),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Also where logging is off: nothing else would say why there is no server.
-            eprintln!("lockd: {error}");
+            let _ = writeln!(io::stderr(), "lockd: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(cli: Cli) -> io::Result<()> {
+fn serve(config: Config) -> io::Result<()> {
     // Before any thread runs and before it accepts: a signal is never lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     raise_descriptor_limit();
-    let server = Server::start(cli.config())?;
+    let server = Server::start(config)?;
     let mut lines = String::new();
     for address in server.listening() {
         lines.push_str(&format!("listening on {address}\n"));
     }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listening = %lines.trim_end().replace("listening on ", "").replace('\n', ", "),
+        metrics = server.metrics_addr().map(tracing::field::display),
+        "started"
+    );
     announce(&lines);
     let handle = server.handle();
     let closer = signals.handle();
@@ -54,6 +66,9 @@ fn run(cli: Cli) -> io::Result<()> {
     closer.close();
     // It has nothing left to do but to return.
     let _ = watcher.join();
+    if result.is_ok() {
+        tracing::info!("stopped");
+    }
     result
 }
 
@@ -71,14 +86,14 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-fn start_logging(cli: &Cli) {
-    let level = LevelFilter::from(cli.log);
+fn start_logging(settings: &Settings) {
+    let level = LevelFilter::from(settings.log);
     let builder = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_max_level(level)
         // Reporting on standard error that standard error failed would panic.
         .log_internal_errors(false);
-    match cli.log_format {
+    match settings.log_format {
         LogFormat::Text => builder.with_ansi(false).with_target(false).init(),
         LogFormat::Json => builder.json().init(),
     }

@@ -241,3 +241,24 @@ fn processor_ticks(lockd: &Lockd) -> u64 {
     // User and system time are the 14th and 15th field; the state, here the first, is the 3rd.
     fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
 }
+
+#[test]
+fn settings_come_from_the_environment_and_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("lockd.toml");
+    std::fs::write(&path, "max-locks = 1\nmax-connections = 1\n").expect("write");
+    let mut command = Lockd::command(&["--config", path.to_str().expect("UTF-8")]);
+    let mut child = command.env("LOCKD_MAX_CONNECTIONS", "2").stderr(Stdio::null()).spawn();
+    let child = child.as_mut().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    // One lock, by the file; two connections, by the environment, which goes before it.
+    let mut first = Peer::connect(address);
+    let mut second = Peer::connect(address);
+    first.take(1, "k", 60);
+    second.acquire(2, "other", 0, 60);
+    assert_eq!(second.answer(), plain('B', 2, "other"));
+    Peer::connect(address).expect_end();
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+}
