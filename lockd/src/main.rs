@@ -7,6 +7,7 @@ mod cli;
 use clap::Parser;
 use cli::{Cli, LogFormat, Settings, Task};
 use lockd::{Config, Server};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
@@ -48,12 +49,14 @@ fn serve(config: Config) -> io::Result<()> {
         "started"
     );
     announce(&lines);
+    tell_manager(NotifyState::Ready);
     let handle = server.handle();
     let closer = signals.handle();
     let watcher = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if signal != SIGHUP {
                 tracing::info!(signal, "stopping");
+                tell_manager(NotifyState::Stopping);
                 return handle.stop();
             }
             match handle.reload_secrets() {
@@ -76,6 +79,13 @@ fn serve(config: Config) -> io::Result<()> {
 fn announce(lines: &str) {
     let mut stdout = io::stdout().lock();
     let _ = write!(stdout, "{lines}").and_then(|()| stdout.flush());
+}
+
+/// Tells the service manager, if one wants to be told.
+fn tell_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
 }
 
 /// Lets the process have as many descriptors as it may: each connection takes one.

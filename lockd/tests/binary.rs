@@ -262,3 +262,25 @@ fn settings_come_from_the_environment_and_a_file() {
     child.kill().expect("kill");
     child.wait().expect("wait");
 }
+
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(common::LONG)).expect("time-out");
+    let told = || {
+        let mut buffer = [0; 200];
+        let count = manager.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..count]).trim_end().to_owned()
+    };
+    let mut command = Lockd::command(&["--log", "off"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).spawn().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    let mut lockd = Lockd { child, stdout: None, address };
+    assert_eq!(told(), "READY=1");
+    lockd.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert!(lockd.wait().success());
+}

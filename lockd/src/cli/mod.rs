@@ -310,4 +310,54 @@ mod tests {
         let error = settings(&["--config", path.to_str().unwrap()]).unwrap_err().to_string();
         assert!(error.contains("max-lokcs") && error.contains("lockd.toml"), "{error}");
     }
+
+    #[test]
+    fn the_example_configuration_names_every_setting_and_its_defaults_are_the_defaults() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/dist/lockd.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        settings(&["--config", path]).unwrap();
+        // What is commented out is a setting too, once it is not.
+        let all: String = text
+            .lines()
+            .map(|line| line.strip_prefix("# ").filter(|rest| rest.contains(" = ")).unwrap_or(line))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let dir = tempfile::tempdir().unwrap();
+        let whole = dir.path().join("lockd.toml");
+        std::fs::write(&whole, &all).unwrap();
+        let config = settings(&["--config", whole.to_str().unwrap()]).unwrap().config;
+        let default = Config::default();
+        assert_eq!(config.max_locks, default.max_locks);
+        assert_eq!(config.max_waiters, default.max_waiters);
+        assert_eq!(config.max_waiters_per_key, Some(default.max_waiters / 10));
+        assert_eq!(config.max_waiters_per_connection, default.max_waiters_per_connection);
+        assert_eq!(config.max_connections, default.max_connections);
+        for name in options() {
+            assert!(name == "config" || all.contains(&format!("\n{name} = ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_manual_names_every_option_and_its_default() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/man/lockd.8");
+        let manual = std::fs::read_to_string(path).unwrap().replace('\\', "");
+        for name in options() {
+            assert!(manual.contains(&format!("--{name}")), "{name}");
+        }
+        for value in [
+            lockd::DEFAULT_MAX_LOCKS,
+            lockd::DEFAULT_MAX_WAITERS,
+            lockd::DEFAULT_MAX_WAITERS_PER_CONNECTION,
+            lockd::DEFAULT_MAX_CONNECTIONS,
+        ] {
+            assert!(manual.contains(&format!("Default: {value}.")), "{value}");
+        }
+    }
+
+    /// The names of all options that say how to serve.
+    fn options() -> Vec<String> {
+        let command = Cli::command();
+        let names = command.get_arguments().filter_map(|argument| argument.get_long());
+        names.filter(|name| !["help", "version"].contains(name)).map(str::to_owned).collect()
+    }
 }
