@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 fn serve(config: Config) -> io::Result<()> {
     // Before any thread runs and before it accepts: a signal is never lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    raise_descriptor_limit();
+    raise_descriptor_limit(config.max_connections);
     let server = Server::start(config)?;
     let mut lines = String::new();
     for address in server.listening() {
@@ -88,12 +88,24 @@ fn tell_manager(state: NotifyState<'_>) {
     }
 }
 
+/// Descriptors for other things than connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+
 /// Lets the process have as many descriptors as it may: each connection takes one.
-fn raise_descriptor_limit() {
+fn raise_descriptor_limit(connections: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Without it there are fewer connections, which is said when it matters.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let wanted = connections as u64 + OTHER_DESCRIPTORS;
+    if let Some(allowed) = getrlimit(Resource::Nofile).current
+        && allowed < wanted
+    {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "the descriptor limit is too low for as many connections as --max-connections allows"
+        );
+    }
 }
 
 fn start_logging(settings: &Settings) {
