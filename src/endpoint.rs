@@ -1,7 +1,7 @@
 //! Endpoints as normalized text: the form in which a leader hint is compared with the
 //! configuration, so that one spelling stands for each address.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Why an endpoint was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,9 +55,21 @@ fn normalize_host(host: &str) -> Result<String, EndpointError> {
     Ok(name.to_ascii_lowercase())
 }
 
+/// The address that a normalized endpoint spells out, if it is not a host name.
+pub(crate) fn literal(endpoint: &str) -> Option<SocketAddr> {
+    endpoint.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_and_names_are_told_apart() {
+        assert!(literal("127.0.0.1:1").is_some());
+        assert!(literal("[::1]:1").is_some());
+        assert!(literal("localhost:1").is_none());
+    }
 
     #[test]
     fn con_2_one_spelling_stands_for_each_endpoint() {

@@ -8,6 +8,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 const BACKLOG: i32 = 1024;
+/// A silent peer is asked after this time whether it is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -60,9 +64,9 @@ fn bind_one(address: SocketAddr) -> io::Result<Listener> {
     // Accepted connections inherit these, which saves system calls for each of them.
     socket.set_tcp_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(30))
-        .with_interval(Duration::from_secs(10))
-        .with_retries(3);
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SockAddr::from(address))?;
@@ -73,4 +77,35 @@ fn bind_one(address: SocketAddr) -> io::Result<Listener> {
         .as_socket()
         .ok_or_else(|| io::Error::other("a TCP socket has an internet address"))?;
     Ok(Listener { socket, address })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn accepted_connections_have_the_options_that_the_listener_was_given() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap().pop().unwrap();
+        let _peer = std::net::TcpStream::connect(listener.address()).unwrap();
+        let begun = Instant::now();
+        let socket = loop {
+            match listener.accept() {
+                Ok(socket) => break socket,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20));
+        };
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_IDLE);
+        assert!(socket.nonblocking().unwrap());
+    }
+
+    #[test]
+    fn ipv4_and_ipv6_wildcards_share_a_port() {
+        let v6 = Listener::bind("[::]:0").unwrap().pop().unwrap();
+        let port = v6.address().port();
+        Listener::bind(&format!("0.0.0.0:{port}")).unwrap();
+    }
 }

@@ -102,3 +102,21 @@ fn the_smallest_limits_still_serve_one() {
     world.release(1, 3, token, "k");
     world.take(2, 4, "k", 5);
 }
+
+#[test]
+fn a_million_locks_and_a_hundred_thousand_waiters_fit_in_the_default_limits() {
+    let mut world = World::new(crate::Config::default().limits().unwrap());
+    for number in 0..1_000_000u32 {
+        world.take(number % 1000, 1, &format!("lock-{number:07}"), 1 + (number % 255) as u8);
+    }
+    for number in 0..100_000u32 {
+        let key = format!("lock-{:07}", number * 10);
+        assert_eq!(world.acquire(number % 1000, 2, &key, 255, 9), []);
+    }
+    assert_eq!((world.stats().held, world.stats().waiters), (1_000_000, 100_000));
+    for connection in 0..1000 {
+        world.disconnect(connection);
+    }
+    world.pass(255.0);
+    assert_eq!((world.stats().held, world.stats().expired), (0, 1_000_000));
+}

@@ -193,3 +193,6 @@ fn serve(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
