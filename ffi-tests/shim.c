@@ -246,6 +246,9 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event) {
     return real_epoll_ctl(epoll, op, fd, event);
 }
 
+/* With GNU's extensions the system declares this one with a union, which ISO C does not know. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
 int connect(int fd, const struct sockaddr *address, socklen_t length) {
     if (is_tcp(fd)) {
         pthread_mutex_lock(&lock);
@@ -261,6 +264,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
     }
     return real_connect(fd, address, length);
 }
+#pragma GCC diagnostic pop
 
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                 struct addrinfo **result) {

@@ -1,0 +1,17 @@
+//! The client on real sockets, when things go wrong. The names carry the rules that they show.
+
+#[path = "../common/cc.rs"]
+mod cc;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/door.rs"]
+mod door;
+#[path = "../common/fake_node.rs"]
+#[allow(dead_code, reason = "a tool for more tests than these")]
+mod fake_node;
+#[path = "../common/proxy.rs"]
+#[allow(dead_code, reason = "a tool for more tests than these")]
+mod proxy;
+
+mod child;
+mod tools;
