@@ -3,14 +3,16 @@
 use clap::{Parser, ValueEnum};
 use lockd::Config;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 /// A lease-based lock server.
 #[derive(Debug, Parser)]
 #[command(name = "lockd", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Address to listen on; may be given several times. Port 0 takes any free one.
-    #[arg(long, value_name = "HOST:PORT", default_value = lockd::DEFAULT_LISTEN)]
+    /// Address to listen on, HOST:PORT or unix:PATH; may be given several times. Port 0 takes any
+    /// free one.
+    #[arg(long, value_name = "ADDRESS", default_value = lockd::DEFAULT_LISTEN)]
     listen: Vec<String>,
 
     /// Keys that may be held; acquires are refused from 90 % of it until below 75 %.
@@ -39,6 +41,15 @@ pub(crate) struct Cli {
     /// several times. With one, clients must prove that they know one.
     #[arg(long, value_name = "FILE")]
     secret_file: Vec<PathBuf>,
+
+    /// Directory that keeps tokens growing from one run to the next, whatever ends a run. One
+    /// server at a time can use it. Without it tokens begin at 1 at every start.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// Grant nothing for this long after the start: until leases of before have certainly ended.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    quarantine: u32,
 
     /// Least severe messages to log, on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -91,6 +102,8 @@ impl Cli {
             max_connections: self.max_connections,
             secret_files: self.secret_file,
             secrets: Vec::new(),
+            state_dir: self.state_dir,
+            quarantine: Duration::from_secs(self.quarantine.into()),
         }
     }
 }

@@ -7,7 +7,7 @@ mod cli;
 use clap::Parser;
 use cli::{Cli, LogFormat};
 use lockd::Server;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,24 +28,30 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> io::Result<()> {
     // Before any thread runs and before it accepts: a signal is never lost.
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     raise_descriptor_limit();
     let server = Server::start(cli.config())?;
     let mut lines = String::new();
-    for address in server.addrs() {
+    for address in server.listening() {
         lines.push_str(&format!("listening on {address}\n"));
     }
     announce(&lines);
-    let stopper = server.stopper();
-    let handle = signals.handle();
+    let handle = server.handle();
+    let closer = signals.handle();
     let watcher = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            tracing::info!(signal, "stopping");
-            stopper.stop();
+        for signal in signals.forever() {
+            if signal != SIGHUP {
+                tracing::info!(signal, "stopping");
+                return handle.stop();
+            }
+            match handle.reload_secrets() {
+                Ok(secrets) => tracing::info!(secrets, "secret files read again"),
+                Err(error) => tracing::error!(%error, "the secrets stay as they were"),
+            }
         }
     })?;
     let result = server.wait();
-    handle.close();
+    closer.close();
     // It has nothing left to do but to return.
     let _ = watcher.join();
     result

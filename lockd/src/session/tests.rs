@@ -1,6 +1,6 @@
 //! Tests of sessions in virtual time.
 
-use super::{Overdue, PROGRESS, Received, Session};
+use super::{Fault, Overdue, PROGRESS, Received, Session};
 use crate::core::{Answers, ConnectionId, Core, Limits, Time};
 use crate::outbox::BATCH;
 use crate::secrets::Secret;
@@ -77,7 +77,7 @@ fn a_batch_is_at_most_64_requests_and_the_rest_is_left() {
     let mut at = 0;
     for expected in [BATCH, BATCH, 22] {
         let received = world.receive(&bytes[at..]);
-        assert_eq!(received, Received { consumed: expected * frame, over: false });
+        assert_eq!(received, Received { consumed: expected * frame, over: None });
         at += received.consumed;
     }
     assert_eq!(world.core.stats().probes, 150);
@@ -89,11 +89,11 @@ fn any_chunking_gives_the_same_answers() {
     ClientFrame::Acquire { wait: 0, lease: 1, owner: 0x0A0A, key: b"k" }.encode(&mut bytes);
     bytes.extend_from_slice(b"?");
     let mut whole = World::new();
-    assert!(whole.receive(&bytes).over);
+    assert_eq!(whole.receive(&bytes).over, Some(Fault::BadRequest));
     for size in 1..bytes.len() {
         let mut world = World::new();
         let over = bytes.chunks(size).map(|chunk| world.receive(chunk).over).collect::<Vec<_>>();
-        assert_eq!(over.iter().filter(|over| **over).count(), 1, "chunks of {size}");
+        assert_eq!(over.iter().filter(|over| over.is_some()).count(), 1, "chunks of {size}");
         assert_eq!(world.out.0, whole.out.0, "chunks of {size}");
     }
 }
