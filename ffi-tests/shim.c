@@ -11,6 +11,9 @@
  *                       then the connection is dead (SHIM_CUT_THEN=reset), or the socket is full
  *                       for that once and goes on (SHIM_CUT_THEN=again)
  *   SHIM_CONNECT=N      the first N connects fail with ECONNREFUSED
+ *   SHIM_FULL=N         every socket's send buffer is set to N bytes when it connects
+ *   SHIM_FORK=1         after the first send of SHIM_CUT_FROM bytes or more the process forks; the
+ *                       copy does nothing, and ends with the thread that made it
  *   SHIM_NAME=NAME      looking up NAME takes for ever
  *   SHIM_REPORT=FILE    at the end, what was done is written there
  *
@@ -22,11 +25,13 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,7 +49,8 @@ static struct watch watches[FDS];
 static uint64_t state;
 static int64_t short_per_mille, again_per_mille, intr_per_mille, reset_per_mille;
 static int64_t cut_at = -1, cut_from = 1, connects_to_fail;
-static int cut_then_again;
+static int64_t send_buffer;
+static int cut_then_again, forks;
 static const char *hanging_name;
 static uint64_t shorts, agains, intrs, resets, cuts, refusals;
 
@@ -85,6 +91,8 @@ __attribute__((constructor)) static void begin(void) {
     cut_at = number("SHIM_CUT", -1);
     cut_from = number("SHIM_CUT_FROM", 1);
     connects_to_fail = number("SHIM_CONNECT", 0);
+    send_buffer = number("SHIM_FULL", 0);
+    forks = (int)number("SHIM_FORK", 0);
     hanging_name = getenv("SHIM_NAME");
     const char *then = getenv("SHIM_CUT_THEN");
     cut_then_again = then != NULL && strcmp(then, "again") == 0;
@@ -142,9 +150,21 @@ static void kill_connection(int fd) {
     shutdown(fd, SHUT_RDWR);
 }
 
-static ssize_t fail(int number) {
-    errno = number;
+static ssize_t fail(int error) {
+    errno = error;
     return -1;
+}
+
+/* A copy of the process, with all its descriptors. */
+static void leave_a_copy(void) {
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        /* If its maker ended before that, by itself soon. */
+        alarm(60);
+        for (;;) {
+            pause();
+        }
+    }
 }
 
 /* With the lock held. */
@@ -202,9 +222,14 @@ ssize_t send(int fd, const void *bytes, size_t length, int flags) {
     }
     pthread_mutex_lock(&lock);
     ssize_t sent = send_badly(fd, bytes, length, flags);
-    int number = errno;
+    int error = errno;
+    int copy = forks && sent >= cut_from;
+    forks = forks && !copy;
     pthread_mutex_unlock(&lock);
-    errno = number;
+    if (copy) {
+        leave_a_copy();
+    }
+    errno = error;
     return sent;
 }
 
@@ -260,6 +285,10 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
         pthread_mutex_unlock(&lock);
         if (refuse) {
             return (int)fail(ECONNREFUSED);
+        }
+        if (send_buffer > 0) {
+            int size = (int)send_buffer;
+            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
         }
     }
     return real_connect(fd, address, length);

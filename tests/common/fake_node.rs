@@ -317,7 +317,8 @@ impl FakeNode {
         let mut state = self.state();
         while !good(&state) {
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "never came: {what}; seen: {:?}", state.seen);
+            let last = state.seen.len().saturating_sub(10);
+            assert!(!left.is_zero(), "never came: {what}; last seen: {:?}", &state.seen[last..]);
             state = self.shared.changed.wait_timeout(state, left).expect("the state").0;
         }
         state

@@ -133,14 +133,25 @@ impl Proxy {
         target: SocketAddr,
         planner: impl FnMut(usize) -> Plan + Send + 'static,
     ) -> Proxy {
-        let door = Door::open();
+        Proxy::behind(&Door::open(), target, Box::new(planner))
+    }
+
+    /// The same; what it does not read soon fills the client's socket.
+    pub(crate) fn start_narrow(
+        target: SocketAddr,
+        planner: impl FnMut(usize) -> Plan + Send + 'static,
+    ) -> Proxy {
+        Proxy::behind(&Door::narrow(), target, Box::new(planner))
+    }
+
+    fn behind(door: &Door, target: SocketAddr, planner: Planner) -> Proxy {
         let poll = Poll::new().expect("a poll");
         let waker = Arc::new(Waker::new(poll.registry(), WAKE).expect("a waker"));
         let mut listener = TcpListener::from_std(door.listener().expect("a listener"));
         poll.registry().register(&mut listener, ACCEPT, Interest::READABLE).expect("register");
         let state = Arc::new(Mutex::new(State {
             target,
-            planner: Box::new(planner),
+            planner,
             refuses: false,
             stopped: false,
             links: Vec::new(),

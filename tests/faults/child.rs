@@ -168,11 +168,17 @@ type Part = fn(&[String]);
 
 /// What a child can be.
 fn parts() -> HashMap<&'static str, Part> {
-    let echo: Part = |arguments| {
-        say(&arguments.join(","));
-        say(&hear());
-    };
-    HashMap::from([("echo", echo), ("send_badly", crate::tools::send_badly)])
+    HashMap::from([
+        ("echo", echo as Part),
+        ("send_badly", crate::tools::send_badly),
+        ("send_batch", crate::batches::send_batch),
+        ("work_badly", crate::batches::work_badly),
+    ])
+}
+
+fn echo(arguments: &[String]) {
+    say(&arguments.join(","));
+    say(&hear());
 }
 
 /// In a child this plays the part. Elsewhere it shows that a child does.

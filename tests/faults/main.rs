@@ -13,5 +13,7 @@ mod fake_node;
 #[allow(dead_code, reason = "a tool for more tests than these")]
 mod proxy;
 
+mod batches;
 mod child;
+mod support;
 mod tools;

@@ -8,6 +8,7 @@ use crate::proxy::{Course, End, Plan, Proxy, Way};
 use lockclient::wire::{
     ClientFrame, Decoder, FromServer, PROBE_KEY, ServerFrame, client_proof, server_proof,
 };
+use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -216,8 +217,7 @@ fn a_proxy_holds_glues_delays_and_dribbles() {
 #[test]
 fn a_proxy_swallows_and_stalls() {
     let node = FakeNode::start();
-    let proxy = Proxy::start(node.address());
-    proxy.plan(|link| Plan {
+    let proxy = Proxy::start_narrow(node.address(), |link| Plan {
         up: Course { swallow: link == 0, stall: link == 1, ..Course::default() },
         ..Plan::default()
     });
@@ -226,14 +226,15 @@ fn a_proxy_swallows_and_stalls() {
     one.acquire(1);
     // What is not read fills the socket.
     two.0.set_nonblocking(true).unwrap();
-    let piece = acquire_bytes(2).repeat(4096);
+    SockRef::from(&two.0).set_send_buffer_size(1).unwrap();
+    let piece = acquire_bytes(2).repeat(64);
     let mut sent = 0;
     let full = loop {
-        match { &two.0 }.write(&piece) {
+        match { &two.0 }.write(&piece[sent % ACQUIRE as usize..]) {
             Ok(count) => sent += count,
             Err(error) => break error.kind(),
         }
-        assert!(sent < 1 << 30);
+        assert!(sent < 1 << 24);
     };
     assert_eq!(full, ErrorKind::WouldBlock);
     assert_eq!(node.seen().len(), 0);
