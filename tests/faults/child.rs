@@ -173,6 +173,9 @@ fn parts() -> HashMap<&'static str, Part> {
         ("send_badly", crate::tools::send_badly),
         ("send_batch", crate::batches::send_batch),
         ("work_badly", crate::batches::work_badly),
+        ("acquire_once", crate::deadlines::acquire_once),
+        ("fill_socket", crate::deadlines::fill_socket),
+        ("stand_still", crate::deadlines::stand_still),
     ])
 }
 

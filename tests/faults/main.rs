@@ -15,5 +15,6 @@ mod proxy;
 
 mod batches;
 mod child;
+mod deadlines;
 mod support;
 mod tools;
