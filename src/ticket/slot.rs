@@ -300,6 +300,14 @@ impl Slot {
         Some(self.token.load(Ordering::Relaxed))
     }
 
+    /// The background thread: the client is closed. The token of a grant that nobody has taken.
+    pub(super) fn recall(&self) -> Option<u64> {
+        // No result that a grant can have become has this.
+        self.reason.store(Reason::new(ReasonKind::Closed).pack(), Ordering::Relaxed);
+        self.change(INDETERMINATE, |phase| phase == GRANTED)?;
+        Some(self.token.load(Ordering::Relaxed))
+    }
+
     /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
     pub fn cancel(&self) -> Cancel {
         let mut state = self.state.load(Ordering::Acquire);
