@@ -75,6 +75,8 @@ pub(crate) struct Forwarded {
     pub(crate) op: char,
     /// 0 for a proof.
     pub(crate) owner: u64,
+    /// Of a release.
+    pub(crate) token: u64,
     pub(crate) key: String,
 }
 
@@ -510,12 +512,12 @@ fn read_along(
 ) {
     // What is no frame any more is nothing to count.
     while let Ok(Some(frame)) = decoder.next(&mut bytes) {
-        let (op, owner, key) = match frame {
-            ClientFrame::Acquire { owner, key, .. } => ('A', owner, key),
-            ClientFrame::Release { owner, key, .. } => ('R', owner, key),
-            ClientFrame::Proof { .. } => ('H', 0, &[][..]),
+        let (op, owner, token, key) = match frame {
+            ClientFrame::Acquire { owner, key, .. } => ('A', owner, 0, key),
+            ClientFrame::Release { owner, token, key } => ('R', owner, token, key),
+            ClientFrame::Proof { .. } => ('H', 0, 0, &[][..]),
         };
         let key = String::from_utf8_lossy(key).into_owned();
-        forwarded.push(Forwarded { link, op, owner, key });
+        forwarded.push(Forwarded { link, op, owner, token, key });
     }
 }

@@ -176,6 +176,7 @@ fn parts() -> HashMap<&'static str, Part> {
         ("acquire_once", crate::deadlines::acquire_once),
         ("fill_socket", crate::deadlines::fill_socket),
         ("stand_still", crate::deadlines::stand_still),
+        ("leave_a_copy", crate::closing::leave_a_copy),
     ])
 }
 

@@ -14,7 +14,11 @@ mod fake_node;
 mod proxy;
 
 mod batches;
+mod cancels;
 mod child;
+mod closing;
 mod deadlines;
+mod gate;
 mod support;
+mod timeouts;
 mod tools;
