@@ -88,9 +88,16 @@ impl Process {
     /// All its lines until it ends.
     #[track_caller]
     pub(crate) fn rest(&self) -> Vec<String> {
+        self.rest_within(PATIENCE)
+    }
+
+    /// All its lines until it ends, which may take so long.
+    #[track_caller]
+    pub(crate) fn rest_within(&self, time: Duration) -> Vec<String> {
+        let end = Instant::now() + time;
         let mut lines = Vec::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => lines.push(line),
                 Err(RecvTimeoutError::Disconnected) => return lines,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end; so far: {lines:?}"),
@@ -177,6 +184,8 @@ fn parts() -> HashMap<&'static str, Part> {
         ("fill_socket", crate::deadlines::fill_socket),
         ("stand_still", crate::deadlines::stand_still),
         ("leave_a_copy", crate::closing::leave_a_copy),
+        ("tell_the_end", crate::leases::tell_the_end),
+        ("soak", crate::soak::soak),
     ])
 }
 

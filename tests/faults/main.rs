@@ -14,11 +14,17 @@ mod fake_node;
 mod proxy;
 
 mod batches;
+mod busy;
 mod cancels;
 mod child;
 mod closing;
 mod deadlines;
+mod dials;
 mod gate;
+mod leases;
+mod releases;
+mod routing;
+mod soak;
 mod support;
 mod timeouts;
 mod tools;
