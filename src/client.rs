@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), lets the releases under way finish, and closes the connections. Returns
+    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the releases under way finish, and closes the connections. Returns
     /// by `timeout`, give or take 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
     /// No log callback begins once it has returned. One that was running, and did not return by
