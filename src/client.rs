@@ -1,7 +1,7 @@
 //! The client's handle.
 
 use crate::clock::Mono;
-use crate::config::{Config, LANE};
+use crate::config::Config;
 use crate::engine::{AcquireCall, Class, ReleaseCall, ReleaseKind, ReleaseOutcome};
 use crate::error::Error;
 use crate::handle::Ticket;
@@ -47,6 +47,7 @@ struct Inner {
     shared: Arc<Shared>,
     enforce_budget: bool,
     strict_deadline: bool,
+    queue_limit: usize,
 }
 
 impl Client {
@@ -55,8 +56,13 @@ impl Client {
             return Err(Error::NoEndpoint);
         }
         let shared = io::start(config)?;
-        let (enforce_budget, strict_deadline) = (config.enforce_budget, config.strict_deadline);
-        Ok(Client { inner: Arc::new(Inner { shared, enforce_budget, strict_deadline }) })
+        let inner = Inner {
+            shared,
+            enforce_budget: config.enforce_budget,
+            strict_deadline: config.strict_deadline,
+            queue_limit: config.queue_limit,
+        };
+        Ok(Client { inner: Arc::new(inner) })
     }
 
     /// Blocks until some node serves, for at most `timeout`; says whether one does. For checks at
@@ -101,7 +107,9 @@ impl Client {
     /// # Errors
     /// As [`Client::acquire`], without [`Error::WouldDeadlock`].
     pub fn start(&self, key: &str, options: &Acquire) -> Result<Ticket, Error> {
-        self.start_slot(key.as_bytes(), options, None)
+        let ticket = self.prepare(key.as_bytes(), options, None)?;
+        self.submit(&ticket)?;
+        Ok(ticket)
     }
 
     /// Gives the lock of `key` back by its token, and waits for the answer, up to 5 s.
@@ -113,7 +121,8 @@ impl Client {
     }
 
     /// Enqueues the release of a token and returns: nobody waits for the answer, which must come
-    /// within 5 s, or the lease's end is the safety net. At most 1,024 are under way at once.
+    /// within 5 s, or the lease's end is the safety net. At most [`Config::queue_limit`] are under way
+    /// at once.
     ///
     /// # Errors
     /// As [`Client::release`], without [`Error::WouldDeadlock`]; [`Error::QueueFull`].
@@ -122,7 +131,7 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), lets the releases under way finish, and closes the connections. Returns
+    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the releases under way finish, and closes the connections. Returns
     /// by `timeout`, give or take 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
     /// No log callback begins once it has returned. One that was running, and did not return by
@@ -177,17 +186,6 @@ impl Client {
         self.acquire_key(start, &Key::new(key)?, options)
     }
 
-    /// As [`Client::start`], with a key of bytes. Once it has a result it is also handed out, by
-    /// `tag`, by [`Client::next_completed`], until the ticket is dropped.
-    pub(crate) fn start_tagged(
-        &self,
-        key: &[u8],
-        options: &Acquire,
-        tag: u64,
-    ) -> Result<Ticket, Error> {
-        self.start_slot(key, options, Some(tag))
-    }
-
     /// As [`Client::release`], with a key of bytes.
     pub(crate) fn release_bytes(&self, key: &[u8], token: Token) -> Result<Released, Error> {
         self.enter_blocking()?;
@@ -205,7 +203,7 @@ impl Client {
         self.enter()?;
         let call = release_call(Key::new(key)?, token, ReleaseKind::Awaited);
         let shared = self.shared();
-        if shared.started.fetch_add(1, Ordering::Relaxed) >= LANE {
+        if shared.started.fetch_add(1, Ordering::Relaxed) >= self.inner.queue_limit {
             shared.started.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::QueueFull);
         }
@@ -332,30 +330,46 @@ impl Client {
         outcome
     }
 
-    fn start_slot(&self, key: &[u8], options: &Acquire, tag: Option<u64>) -> Result<Ticket, Error> {
+    /// The first step of [`Client::start`]: the ticket, of which nobody else knows yet. If it has a
+    /// tag then it is also handed out by [`Client::next_completed`], once it has a result and until
+    /// it is dropped.
+    pub(crate) fn prepare(
+        &self,
+        key: &[u8],
+        options: &Acquire,
+        tag: Option<u64>,
+    ) -> Result<Ticket, Error> {
         let start = sys::mono();
         self.enter()?;
         let call = self.call(start, Key::new(key)?, options, false)?;
-        let shared = self.shared();
-        let patience = call.deadline.since(start).min(PATIENTLY);
         let enforce = self.inner.enforce_budget;
         let slot = SyncArc::new(match tag {
             Some(tag) => {
-                let completions = shared.completions.clone();
+                let completions = self.shared().completions.clone();
                 Slot::hooked(call, enforce, Hook { completions, tag })
             }
             None => Slot::new(call, enforce),
         });
-        match shared.commands.acquire(slot.clone(), patience) {
-            Ok(()) => {}
+        Ok(Ticket::new(self.clone(), slot))
+    }
+
+    /// The second step. After an error the ticket has nothing left to do but to be dropped.
+    pub(crate) fn submit(&self, ticket: &Ticket) -> Result<(), Error> {
+        let slot = ticket.slot();
+        let patience = slot.call().deadline.since(sys::mono()).min(PATIENTLY);
+        match self.shared().commands.acquire(slot.clone(), patience) {
+            Ok(()) => Ok(()),
             // As above: what has become of it is in the slot.
             Err(Refused::Ended) => {
                 slot.abandon();
-                Slot::announce(&slot);
+                Slot::announce(slot);
+                Ok(())
             }
-            Err(refused) => return Err(self.refusal(refused)),
+            Err(refused) => {
+                slot.abandon();
+                Err(self.refusal(refused))
+            }
         }
-        Ok(Ticket::new(self.clone(), slot))
     }
 
     /// Blocks until a slot has a result, and takes it.

@@ -24,6 +24,10 @@ impl Ticket {
         Ticket { client, slot }
     }
 
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
     /// Blocks until the acquire has ended, and takes its result.
     ///
     /// # Errors

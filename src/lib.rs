@@ -5,6 +5,8 @@ pub mod clock;
 #[doc(hidden)]
 pub mod engine;
 #[doc(hidden)]
+pub mod ffi;
+#[doc(hidden)]
 pub mod wire;
 
 mod client;

@@ -42,7 +42,7 @@ pub struct Stats {
     pub connections_closed: u64,
     /// Acquires that wait unsent.
     pub queued_now: u64,
-    /// Requests that were sent and not answered.
+    /// Acquires that were sent and not answered.
     pub in_flight_now: u64,
     /// Connections that are open.
     pub connections_now: u64,

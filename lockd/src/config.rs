@@ -4,11 +4,12 @@ use crate::core;
 use crate::secrets::Secret;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A server's configuration. [`Config::default`] needs no change to be used.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Addresses to listen on: `HOST:PORT`, port 0 for any free one.
+    /// Addresses to listen on: `HOST:PORT`, port 0 for any free one, or `unix:PATH`.
     pub listen: Vec<String>,
     /// Keys held, at most. Acquires are refused from 90 % of it on.
     pub max_locks: usize,
@@ -25,6 +26,14 @@ pub struct Config {
     pub secret_files: Vec<PathBuf>,
     /// Secrets that are in no file.
     pub secrets: Vec<Secret>,
+    /// Where tokens are kept from one run to the next. Without it they begin at 1 at every start.
+    pub state_dir: Option<PathBuf>,
+    /// How long nothing is granted after a start, at least.
+    pub quarantine: Duration,
+    /// Where `/metrics` and `/healthz` are served over HTTP: `HOST:PORT`.
+    pub metrics_listen: Option<String>,
+    /// Path of a socket for [`crate::inspect`], which also serves `/metrics` and `/healthz`.
+    pub admin_socket: Option<PathBuf>,
 }
 
 /// The address that a server listens on unless told otherwise.
@@ -49,6 +58,10 @@ impl Default for Config {
             max_connections: DEFAULT_MAX_CONNECTIONS,
             secret_files: Vec::new(),
             secrets: Vec::new(),
+            state_dir: None,
+            quarantine: Duration::ZERO,
+            metrics_listen: None,
+            admin_socket: None,
         }
     }
 }

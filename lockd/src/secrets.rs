@@ -3,6 +3,7 @@
 use lockclient::wire::{self, Block};
 use std::fmt;
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The shortest secret, in bytes.
@@ -33,16 +34,26 @@ impl Secret {
         Err(io::Error::new(io::ErrorKind::InvalidData, what))
     }
 
-    /// Reads a secret from a file: its bytes, less one final line feed.
+    /// Reads a secret from a file: its bytes, less one final line feed. Logs a warning if every
+    /// user can read the file.
     ///
     /// # Errors
-    /// As [`Secret::new`], and whatever reading the file gives. The message names the file.
+    /// As [`Secret::new`], whatever reading the file gives, and `PermissionDenied` if every user
+    /// can write to it. The message names the file.
     pub fn read(path: &Path) -> io::Result<Secret> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("secret file {}: {error}", path.display()))
         };
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).map_err(named)?;
+        let mode = file.metadata().map_err(named)?.permissions().mode();
+        if mode & 0o002 != 0 {
+            let what = "every user can write to it";
+            return Err(named(io::Error::new(io::ErrorKind::PermissionDenied, what)));
+        }
+        if mode & 0o004 != 0 {
+            tracing::warn!(file = %path.display(), "every user can read this secret file");
+        }
         // One more than the longest secret with its line feed: enough to see that it is too long.
         file.take(MAX_SECRET as u64 + 2).read_to_end(&mut bytes).map_err(named)?;
         if bytes.last() == Some(&b'\n') {

@@ -1,8 +1,10 @@
 //! A running server.
 
+use crate::admin::{Admin, Bound};
 use crate::config::Config;
-use crate::core::Core;
-use crate::net::{Command, EventLoop, Listener, Setup};
+use crate::core::{Core, Held, Limits};
+use crate::net::{self, Address, Command, EventLoop, Listener, Setup};
+use crate::state::State;
 use crate::stats::Stats;
 use mio::Waker;
 use std::io;
@@ -10,29 +12,68 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a question to the loop may take.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server that runs on a thread of its own in this process.
 ///
 /// Dropping it stops it and waits for its thread.
 #[derive(Debug)]
 pub struct Server {
+    listening: Vec<Address>,
     addresses: Vec<SocketAddr>,
-    stopper: Stopper,
+    handle: Handle,
     thread: Option<JoinHandle<io::Result<()>>>,
+    metrics: Option<SocketAddr>,
+    admin: Vec<Admin>,
 }
 
-/// Stops a server from another thread.
+/// Tells a server something from another thread.
 #[derive(Debug, Clone)]
-pub struct Stopper {
+pub struct Handle {
     commands: Sender<Command>,
     waker: Arc<Waker>,
+    config: Arc<Config>,
 }
 
-impl Stopper {
+impl Handle {
     /// Asks the server to stop: it closes its listeners, sends the answers that are decided, and
     /// closes its connections, within a second. Does not wait for it.
     pub fn stop(&self) {
         self.send(Command::Stop);
+    }
+
+    /// Reads the secret files again. From then on the secrets that they hold now are accepted and
+    /// no others; connections that are served already stay so. Returns how many there are.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not hold a secret: then everything stays as it was.
+    pub fn reload_secrets(&self) -> io::Result<usize> {
+        let secrets = self.config.all_secrets()?;
+        let count = secrets.len();
+        self.send(Command::Secrets(secrets));
+        Ok(count)
+    }
+
+    /// The numbers, unless the server has stopped or does not answer within a second.
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        let (reply, receiver) = channel();
+        self.send(Command::Stats(reply));
+        receiver.recv_timeout(PATIENCE).ok()
+    }
+
+    /// A piece of the list of locks, and where the next begins.
+    pub(crate) fn inspect(
+        &self,
+        prefix: &str,
+        from: u32,
+        limit: usize,
+    ) -> Option<(Vec<Held>, Option<u32>)> {
+        let (reply, receiver) = channel();
+        self.send(Command::Inspect { prefix: prefix.into(), from, limit, reply });
+        receiver.recv_timeout(PATIENCE).ok()
     }
 
     fn send(&self, command: Command) {
@@ -52,6 +93,7 @@ impl Server {
     pub fn start(config: Config) -> io::Result<Server> {
         let limits = config.limits()?;
         let secrets = config.all_secrets()?;
+        let core = make_core(&config, limits)?;
         let mut listeners = Vec::new();
         for name in &config.listen {
             listeners.extend(Listener::bind(name)?);
@@ -59,11 +101,20 @@ impl Server {
         if listeners.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
         }
-        let addresses = listeners.iter().map(Listener::address).collect();
+        let metrics = config.metrics_listen.as_deref().map(Bound::metrics).transpose()?;
+        let metrics_address = metrics.as_ref().and_then(Bound::address);
+        let admin = config.admin_socket.as_deref().map(Bound::admin).transpose()?;
+        let listening: Vec<Address> =
+            listeners.iter().map(|listener| listener.address().clone()).collect();
+        let tcp = |address: &Address| match address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        };
+        let addresses = listening.iter().filter_map(tcp).collect();
         let (commands, receiver) = channel();
         let (event_loop, waker) = EventLoop::new(Setup {
             listeners,
-            core: Core::new(limits, 1, u64::MAX),
+            core,
             secrets,
             max_connections: config.max_connections,
             max_waiters_per_connection: config.max_waiters_per_connection,
@@ -71,30 +122,54 @@ impl Server {
         })?;
         let thread =
             std::thread::Builder::new().name("lockd".into()).spawn(move || event_loop.run())?;
-        let stopper = Stopper { commands, waker };
-        Ok(Server { addresses, stopper, thread: Some(thread) })
+        let handle = Handle { commands, waker, config: Arc::new(config) };
+        let mut server = Server {
+            listening,
+            addresses,
+            handle,
+            thread: Some(thread),
+            metrics: metrics_address,
+            admin: Vec::new(),
+        };
+        for bound in [metrics, admin].into_iter().flatten() {
+            server.admin.push(bound.serve(server.handle.clone())?);
+        }
+        Ok(server)
     }
 
-    /// The first address that it listens on, with the port that was chosen.
+    /// Where its numbers are served, if they are.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// The first TCP address that it listens on, with the port that was chosen.
+    ///
+    /// # Panics
+    /// If it listens on none.
     pub fn addr(&self) -> SocketAddr {
-        self.addresses[0]
+        *self.addresses.first().expect("a TCP address to listen on was configured")
     }
 
-    /// Every address that it listens on.
+    /// Every TCP address that it listens on.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Everything that it listens on.
+    pub fn listening(&self) -> &[Address] {
+        &self.listening
     }
 
     /// The numbers after the turn in which it was asked. All zero if the server has stopped.
     pub fn stats(&self) -> Stats {
         let (reply, receiver) = channel();
-        self.stopper.send(Command::Stats(reply));
+        self.handle.send(Command::Stats(reply));
         receiver.recv().unwrap_or_default()
     }
 
-    /// A handle that can stop it from another thread.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
+    /// A handle for other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Stops it and waits until it has stopped.
@@ -102,7 +177,7 @@ impl Server {
     /// # Errors
     /// What ended it before it was told to stop.
     pub fn stop(self) -> io::Result<()> {
-        self.stopper.stop();
+        self.handle.stop();
         self.wait()
     }
 
@@ -119,10 +194,44 @@ impl Server {
     }
 }
 
+/// The table, with what earlier runs left behind.
+fn make_core(config: &Config, limits: Limits) -> io::Result<Core> {
+    let mut quarantine = config.quarantine;
+    let mut core = match &config.state_dir {
+        Some(path) => {
+            let (state, past) = State::open(path)?;
+            match past.stopped {
+                None => tracing::info!("new state directory: tokens begin at 1"),
+                Some(clean) => tracing::info!(
+                    clean_stop = clean,
+                    first_token = past.first_token,
+                    quarantine_seconds = past.quarantine.as_secs_f64(),
+                    "state read"
+                ),
+            }
+            quarantine = quarantine.max(past.quarantine);
+            Core::with_journal(limits, past.first_token, Box::new(state))
+        }
+        None => {
+            tracing::warn!(
+                "no state directory: tokens begin at 1 again, so a token of before this start \
+                 may equal a new one; a resource that compares tokens cannot tell their holders \
+                 apart"
+            );
+            Core::new(limits, 1, u64::MAX)
+        }
+    };
+    if !quarantine.is_zero() {
+        tracing::info!(seconds = quarantine.as_secs_f64(), "in quarantine: nothing is granted yet");
+        core.quarantine(net::now().after(quarantine));
+    }
+    Ok(core)
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.stopper.stop();
+            self.handle.stop();
             // Its result has nowhere to go; a panic has been reported where it happened.
             let _ = thread.join();
         }

@@ -14,6 +14,12 @@ pub struct Stats {
     pub accepted: u64,
     /// Connections closed at once because there were too many.
     pub refused: u64,
+    /// Connections closed at once because their address had failed to authenticate too often.
+    pub penalised: u64,
+    /// Connections ended by a wrong proof, or a request before the proof.
+    pub auth_failed: u64,
+    /// Connections ended by a malformed frame.
+    pub bad_requests: u64,
     /// Connections ended because the peer took too long.
     pub overdue: u64,
     /// Times that reading from a connection was paused because its peer did not read.

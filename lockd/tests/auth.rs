@@ -167,3 +167,81 @@ fn a_secret_file_that_is_no_secret_keeps_the_server_from_starting() {
     let error = Server::start(config).expect_err("no file");
     assert!(error.to_string().contains(missing.to_str().unwrap()), "{error}");
 }
+
+#[test]
+fn a_secret_file_that_every_user_can_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("secret");
+    std::fs::write(&path, OLD).expect("write");
+    for (mode, good) in [(0o600, true), (0o640, true), (0o602, false), (0o666, false)] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
+        let config = Config { secret_files: vec![path.clone()], ..Config::on_free_port() };
+        assert_eq!(Server::start(config).is_ok(), good, "mode {mode:o}");
+    }
+}
+
+#[test]
+fn reading_the_files_again_changes_who_may_come_in_and_leaves_who_is_in() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("secret");
+    std::fs::write(&path, OLD).expect("write");
+    let config = Config { secret_files: vec![path.clone()], ..Config::on_free_port() };
+    let server = Server::start(config).expect("a server");
+    let mut before = Peer::connect(server.addr());
+    prove(&mut before, OLD);
+    assert!(matches!(before.answer(), Answer::Accepted(_)));
+
+    std::fs::write(&path, NEW).expect("write");
+    assert_eq!(server.handle().reload_secrets().expect("a secret"), 1);
+    let mut peer = Peer::connect(server.addr());
+    prove(&mut peer, NEW);
+    assert!(matches!(peer.answer(), Answer::Accepted(_)));
+    let mut peer = Peer::connect(server.addr());
+    prove(&mut peer, OLD);
+    assert_eq!(peer.answer(), error("auth_failed"));
+    before.expect_served();
+
+    // A file that is no secret changes nothing.
+    std::fs::write(&path, "short").expect("write");
+    server.handle().reload_secrets().expect_err("no secret");
+    let mut peer = Peer::connect(server.addr());
+    prove(&mut peer, NEW);
+    assert!(matches!(peer.answer(), Answer::Accepted(_)));
+}
+
+#[test]
+fn an_address_that_fails_again_and_again_is_not_listened_to_for_a_while() {
+    let server = start(&[OLD]);
+    let mut inside = Peer::connect(server.addr());
+    prove(&mut inside, OLD);
+    assert!(matches!(inside.answer(), Answer::Accepted(_)));
+    let mut failures = 0;
+    while server.stats().penalised == 0 {
+        assert!(failures < 200, "never penalised");
+        let mut peer = Peer::connect(server.addr());
+        match peer.try_answer() {
+            Ok(Some(Answer::Challenge(_))) => {
+                peer.acquire(1, "k", 0, 1);
+                assert_eq!(peer.answer(), error("auth_failed"));
+                failures += 1;
+            }
+            _ => break,
+        }
+    }
+    assert!(failures >= 20, "{failures}");
+    // Who is in stays in, and after a while others may come again.
+    inside.expect_served();
+    let end = Instant::now() + common::LONG;
+    loop {
+        let mut peer = Peer::connect(server.addr());
+        if let Ok(Some(Answer::Challenge(nonce))) = peer.try_answer() {
+            let proof = wire::client_proof(OLD, &nonce, &[7; 32]);
+            peer.request(ClientFrame::Proof { nonce: &[7; 32], proof: &proof });
+            assert!(matches!(peer.answer(), Answer::Accepted(_)));
+            break;
+        }
+        assert!(Instant::now() < end, "never forgiven");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -164,3 +164,31 @@ fn stopping_ends_every_connection_and_frees_the_address() {
     let config = lockd::Config { listen: vec![address.to_string()], ..lockd::Config::default() };
     lockd::Server::start(config).expect("the address is free again");
 }
+
+#[test]
+fn it_serves_on_a_socket_in_the_file_system_beside_tcp() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("lockd.sock");
+    let unix = format!("unix:{}", path.display());
+    let config = lockd::Config {
+        listen: vec![unix.clone(), "127.0.0.1:0".into()],
+        ..lockd::Config::default()
+    };
+    let server = lockd::Server::start(config).expect("a server");
+    assert_eq!(server.listening()[0].to_string(), unix);
+    let mut local = Peer::connect_unix(&path);
+    let mut remote = Peer::connect(server.addr());
+    let token = local.take(1, "k", 60);
+    remote.acquire(2, "k", 60, 60);
+    eventually(&server, "one waits", |stats| stats.locks.waiters == 1);
+    local.release(3, token, "k");
+    assert_eq!(local.answer(), plain('R', 3, "k"));
+    assert!(matches!(remote.answer(), Answer::Acquired { owner: 2, .. }));
+    // Its end is seen, and errors arrive before it.
+    local.send(b"?");
+    assert_eq!(local.answer(), common::error("bad_request"));
+    local.expect_end();
+    eventually(&server, "one is gone", |stats| stats.connections == 1);
+    server.stop().expect("a clean stop");
+    assert!(!path.exists());
+}

@@ -1,8 +1,9 @@
 //! How connections, requests and the client itself end.
 
 use super::Engine;
-use super::api::{AcquireOutcome, ConnId, Effect, Event, ReleaseOutcome, RequestId};
+use super::api::{AcquireOutcome, ConnId, Effect, Event, ReleaseKind, ReleaseOutcome, RequestId};
 use super::connection::{LINGER, Phase};
+use super::lane::Release;
 use super::request::Place;
 use super::slab::Id;
 use crate::clock::Now;
@@ -50,17 +51,23 @@ impl Engine {
     pub fn drained(&mut self, conn: ConnId, now: Now) {
         let Some(at) = self.index(conn) else { return };
         self.conns[at].draining = false;
+        if let Phase::Lingering { until } = self.conns[at].phase {
+            if until <= now.mono {
+                self.remove(at);
+            }
+            return;
+        }
+        for id in std::mem::take(&mut self.conns[at].due_releases) {
+            self.expire_release(id);
+        }
         let requests = &self.requests;
         let conn = &mut self.conns[at];
         conn.due.retain(|(id, _)| requests.get(*id).is_some_and(|request| request.is_on(conn.id)));
-        if conn.is_lingering() {
-            return;
-        }
         if let Some(reason) = conn.broken {
             let reason = reason.at(conn.endpoint);
             self.lose(at, Loss::fault(reason), now);
-        } else if conn.is_silent(now.mono) {
-            let reason = Reason::new(ReasonKind::Silent).at(conn.endpoint);
+        } else if let Some(kind) = conn.silence(now.mono) {
+            let reason = Reason::new(kind).at(conn.endpoint);
             self.lose(at, Loss::fault(reason), now);
         } else if !conn.due.is_empty() {
             let kind = if self.closing { ReasonKind::Closed } else { ReasonKind::SharedConnection };
@@ -116,15 +123,12 @@ impl Engine {
         for request in self.requests.ids(|request| request.is_on(id)) {
             self.finish(request, AcquireOutcome::Indeterminate(loss.reason));
         }
-        self.resend_releases(at);
+        self.resend_releases(at, now);
         self.steer_at = Some(now.mono);
         if was_ready {
             self.counters.connections_closed += 1;
         } else {
             self.counters.connects_failed += u64::from(loss.fault);
-        }
-        if loss.fault {
-            self.punish(endpoint, was_ready, loss.reason, now);
         }
         if linger {
             let until = now.mono + LINGER;
@@ -137,6 +141,9 @@ impl Engine {
             self.effects.push_back(Effect::HalfClose { conn: id });
         } else {
             self.remove(at);
+        }
+        if loss.fault {
+            self.punish(endpoint, was_ready, loss.reason, now);
         }
     }
 
@@ -156,17 +163,21 @@ impl Engine {
         if drops && self.router.drop_hint() {
             self.log(Event::Hint { endpoint: None });
         }
-        if let Some(reason) = self.router.all_auth() {
+        if let Some(reason) = self.locked_out() {
             self.fail_queued(reason);
         }
     }
 
-    /// CON-3: nobody accepts the secret: what waits ends at once.
+    /// CON-3: nobody accepts the secret: the calls that wait end at once. Releases that nobody
+    /// waits for keep their five seconds.
     fn fail_queued(&mut self, reason: Reason) {
         for id in self.requests.ids(|request| request.flight().is_none()) {
             self.finish(id, AcquireOutcome::Auth(reason));
         }
-        for id in self.lane.releases.ids(|release| release.flight.is_none()) {
+        let awaited = |release: &Release| {
+            release.flight.is_none() && release.call.kind == ReleaseKind::Awaited
+        };
+        for id in self.lane.releases.ids(awaited) {
             self.end_release(id, ReleaseOutcome::Auth(reason));
         }
     }

@@ -3,7 +3,8 @@
 use super::api::{Class, ConnId};
 use super::slab::Id;
 use crate::clock::{Mono, Now};
-use crate::reason::Reason;
+use crate::input::Lease;
+use crate::reason::{Reason, ReasonKind};
 use crate::wire::{Block, ClientFrame, Decoder, FromServer};
 use std::time::Duration;
 
@@ -15,8 +16,6 @@ const SUSPECT: Duration = Duration::from_secs(1);
 const SILENT: Duration = Duration::from_secs(5);
 /// CLO-1: how long a closed connection is still read for grants.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
-/// GR-2: the longest and the shortest time between two probes for proof.
-const PROOF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -82,6 +81,8 @@ pub(super) struct Connection {
     pub(super) draining: bool,
     /// The acquires that the drain decides about, and the reason if they have no answer.
     pub(super) due: Vec<(Id, Reason)>,
+    /// The releases that it decides about.
+    pub(super) due_releases: Vec<Id>,
 
     /// Possibly sent acquires without an answer.
     pub(super) acquires: usize,
@@ -94,8 +95,8 @@ pub(super) struct Connection {
     pub(super) proof: Now,
     /// When proof was last new, or last asked for.
     fresh: Mono,
-    /// The shortest lease among those that wait.
-    shortest_lease: Duration,
+    /// How many of the acquires have leases of 1, 2 and 3 s; longer ones are probed for alike.
+    short_leases: [usize; 3],
 }
 
 impl Connection {
@@ -114,13 +115,14 @@ impl Connection {
             broken: None,
             draining: false,
             due: Vec::new(),
+            due_releases: Vec::new(),
             acquires: 0,
             releases: 0,
             probe: None,
             heard: now.mono,
             proof: Now::default(),
             fresh: now.mono,
-            shortest_lease: Duration::MAX,
+            short_leases: [0; 3],
         }
     }
 
@@ -143,6 +145,11 @@ impl Connection {
         matches!(self.phase, Phase::Lingering { .. })
     }
 
+    /// Whether nothing is waited for on it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.acquires == 0 && self.releases == 0 && !self.is_lingering()
+    }
+
     /// Dialling, or in its first exchange.
     pub(super) fn is_opening(&self) -> bool {
         !self.is_ready() && !self.is_lingering()
@@ -156,22 +163,53 @@ impl Connection {
             && !matches!(self.phase, Phase::Dialing | Phase::Lingering { .. })
     }
 
+    /// Whether a part of this frame was accepted, and the rest is still to be sent.
+    pub(super) fn is_writing(&self, what: OutWhat) -> bool {
+        self.begun && self.frames.first().is_some_and(|frame| frame.what == what)
+    }
+
     pub(super) fn is_suspect(&self, now: Mono) -> bool {
         self.probe.is_some_and(|probe| now.since(probe.since) > SUSPECT)
     }
 
-    pub(super) fn is_silent(&self, now: Mono) -> bool {
-        self.is_ready() && self.probe.is_some_and(|probe| now.since(probe.since) >= SILENT)
+    /// What the server has kept silent for too long, if it has.
+    pub(super) fn silence(&self, now: Mono) -> Option<ReasonKind> {
+        let (since, limit, kind) = match self.phase {
+            Phase::Ready => (self.probe?.since, SILENT, ReasonKind::Silent),
+            Phase::Challenge { .. } | Phase::Proving { .. } | Phase::Probing => {
+                (self.since, HANDSHAKE, ReasonKind::HandshakeTimeout)
+            }
+            Phase::Dialing | Phase::Lingering { .. } => return None,
+        };
+        (since + limit <= now).then_some(kind)
     }
 
     /// An acquire with this lease goes out.
-    pub(super) fn add_acquire(&mut self, lease: Duration, now: Mono) {
+    pub(super) fn add_acquire(&mut self, lease: Lease, now: Mono) {
         if self.acquires == 0 {
             self.fresh = self.fresh.max(now);
-            self.shortest_lease = lease;
         }
         self.acquires += 1;
-        self.shortest_lease = self.shortest_lease.min(lease);
+        if let Some(count) = self.short_leases.get_mut(usize::from(lease.seconds() - 1)) {
+            *count += 1;
+        }
+    }
+
+    /// An acquire with this lease was answered, or is unsent again.
+    pub(super) fn remove_acquire(&mut self, lease: Lease) {
+        self.acquires -= 1;
+        if let Some(count) = self.short_leases.get_mut(usize::from(lease.seconds() - 1)) {
+            *count -= 1;
+        }
+    }
+
+    /// GR-2: how often a connection with waiting acquires is probed: a quarter of their shortest
+    /// lease, and every second at least. No lease is so short that this became less than 100 ms.
+    fn proof_every(&self) -> Duration {
+        match self.short_leases.iter().position(|count| *count > 0) {
+            Some(at) => Duration::from_millis(250) * (at as u32 + 1),
+            None => Duration::from_secs(1),
+        }
     }
 
     /// A frame that was sent at `sent` has been answered.
@@ -182,20 +220,20 @@ impl Connection {
         }
     }
 
-    /// When the next probe is due, if none is under way.
-    fn probe_at(&self, idle: Duration) -> Option<Mono> {
+    /// When the next probe is due, if none is under way. `idle` is how often an idle connection
+    /// is probed; `None`: there can be no probe any more.
+    fn probe_at(&self, idle: Option<Duration>) -> Option<Mono> {
         if !self.is_ready() || self.probe.is_some() {
             return None;
         }
-        let idle = self.heard + idle;
+        let idle = self.heard + idle?;
         if self.acquires + self.releases == 0 {
             return Some(idle);
         }
-        let (least, most) = PROOF;
-        Some(idle.min(self.fresh + (self.shortest_lease / 4).clamp(least, most)))
+        Some(idle.min(self.fresh + self.proof_every()))
     }
 
-    pub(super) fn wants_probe(&self, idle: Duration, now: Mono) -> bool {
+    pub(super) fn wants_probe(&self, idle: Option<Duration>, now: Mono) -> bool {
         self.probe_at(idle).is_some_and(|at| at <= now)
     }
 
@@ -205,7 +243,7 @@ impl Connection {
     }
 
     /// When something about this connection is due by itself.
-    pub(super) fn timer(&self, connect: Duration, idle: Duration) -> Option<Mono> {
+    pub(super) fn timer(&self, connect: Duration, idle: Option<Duration>) -> Option<Mono> {
         if self.draining {
             return None;
         }

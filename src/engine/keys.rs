@@ -14,6 +14,8 @@ struct Releasing {
     /// Where all that were sent went; `None` once they went to more than one connection.
     conn: Option<ConnId>,
     parked: Vec<Id>,
+    /// The parked are looked through for dead ones when there are this many.
+    limit: usize,
 }
 
 #[derive(Debug, Default)]
@@ -56,14 +58,25 @@ impl ReleasingKeys {
         self.keys.remove(key).map(|entry| entry.parked).unwrap_or_default()
     }
 
-    /// Whether an acquire of `key` may go out on `conn` now. If not it is parked.
-    pub(super) fn admit(&mut self, key: &Key, conn: ConnId, id: Id) -> bool {
+    /// Whether an acquire of `key` may go out on `conn` now. If not it is parked, with those that
+    /// are still `waiting`.
+    pub(super) fn admit(
+        &mut self,
+        key: &Key,
+        conn: ConnId,
+        id: Id,
+        waiting: impl Fn(Id) -> bool,
+    ) -> bool {
         if self.keys.is_empty() {
             return true;
         }
         let Some(entry) = self.keys.get_mut(key) else { return true };
         if entry.unsent == 0 && entry.conn == Some(conn) {
             return true;
+        }
+        if entry.parked.len() > entry.limit {
+            entry.parked.retain(|id| waiting(*id));
+            entry.limit = 64 + 2 * entry.parked.len();
         }
         entry.parked.push(id);
         false
@@ -78,18 +91,19 @@ mod tests {
     fn snd_6_an_acquire_follows_or_waits() -> Result<(), crate::wire::KeyError> {
         let (key, here, there) = (Key::new(b"k")?, ConnId(1), ConnId(2));
         let mut keys = ReleasingKeys::default();
-        assert!(keys.admit(&key, here, 1));
+        let all = |_| true;
+        assert!(keys.admit(&key, here, 1, all));
         keys.begin(&key);
-        assert!(!keys.admit(&key, here, 1), "the release has not gone out");
+        assert!(!keys.admit(&key, here, 1, all), "the release has not gone out");
         assert_eq!(keys.sent(&key, here), [1]);
-        assert!(keys.admit(&key, here, 1));
-        assert!(!keys.admit(&key, there, 2));
+        assert!(keys.admit(&key, here, 1, all));
+        assert!(!keys.admit(&key, there, 2, all));
         keys.begin(&key);
         assert_eq!(keys.sent(&key, there), [2]);
-        assert!(!keys.admit(&key, here, 3) && !keys.admit(&key, there, 4), "sent on two");
+        assert!(!keys.admit(&key, here, 3, all) && !keys.admit(&key, there, 4, all), "sent on two");
         assert_eq!(keys.end(&key, true), [0; 0]);
         assert_eq!(keys.end(&key, true), [3, 4]);
-        assert!(keys.admit(&key, there, 5));
+        assert!(keys.admit(&key, there, 5, all));
         Ok(())
     }
 }

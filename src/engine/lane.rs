@@ -33,6 +33,8 @@ pub(super) struct Lane {
     unsent: VecDeque<Id>,
     compensations: usize,
     places: usize,
+    /// Those whose outcome was given, and that stay for their answers alone.
+    expired: usize,
 }
 
 impl Lane {
@@ -44,6 +46,7 @@ impl Lane {
             unsent: VecDeque::new(),
             compensations: 0,
             places,
+            expired: 0,
         }
     }
 
@@ -94,17 +97,32 @@ impl Lane {
         self.unsent.push_front(id);
     }
 
+    /// A sent release's outcome was given without its answer. Returns the acquires that waited for
+    /// its key.
+    pub(super) fn expire(&mut self, id: Id) -> Vec<Id> {
+        let Some(release) = self.releases.get_mut(id) else { return Vec::new() };
+        release.expired = true;
+        self.expired += 1;
+        self.keys.end(&release.call.key, true)
+    }
+
     /// Forgets a release. Returns it with the acquires that waited for its key.
     pub(super) fn remove(&mut self, id: Id) -> Option<(Release, Vec<Id>)> {
         let release = self.releases.remove(id)?;
         if release.call.kind == ReleaseKind::Compensation {
             self.compensations -= 1;
         }
-        let parked = self.keys.end(&release.call.key, release.flight.is_some());
+        let parked = if release.expired {
+            self.expired -= 1;
+            Vec::new()
+        } else {
+            self.keys.end(&release.call.key, release.flight.is_some())
+        };
         Some((release, parked))
     }
 
+    /// Whether no release has an outcome to wait for.
     pub(super) fn is_empty(&self) -> bool {
-        self.releases.len() == 0
+        self.releases.len() == self.expired
     }
 }

@@ -62,6 +62,10 @@ pub struct Engine {
     steer_at: Option<Mono>,
     /// When the last dial in search of a serving node began.
     scouted: Option<Mono>,
+    /// Since when calls of each class have had no connection of their own (CON-6).
+    lacking: [Option<Mono>; 3],
+    /// The first connection that was dialled after the leader hint was heard.
+    hinted: ConnId,
     closing: bool,
     ended: bool,
     effects: VecDeque<Effect>,
@@ -87,6 +91,8 @@ impl Engine {
             last_error: Reason::new(ReasonKind::None),
             steer_at: Some(now.mono),
             scouted: None,
+            lacking: [None; 3],
+            hinted: ConnId(0),
             closing: false,
             ended: false,
             effects: VecDeque::new(),
@@ -105,7 +111,7 @@ impl Engine {
         self.queued += 1;
         if self.closing {
             self.finish(id, AcquireOutcome::Cancelled);
-        } else if let Some(reason) = self.router.all_auth() {
+        } else if let Some(reason) = self.locked_out() {
             self.finish(id, AcquireOutcome::Auth(reason));
         } else if let Some(owner) = self.owners.fresh() {
             self.with_request(id, |request| request.owner = owner);
@@ -162,7 +168,7 @@ impl Engine {
             Some(flight) => {
                 self.owners.forget(request.owner);
                 if let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == flight.conn) {
-                    conn.acquires -= 1;
+                    conn.remove_acquire(request.call.lease);
                 }
             }
             None => self.queued -= 1,
@@ -213,6 +219,12 @@ impl Engine {
             && !conn.draining
             && conn.broken.is_none()
             && self.target() == Some(conn.endpoint)
+    }
+
+    /// CON-3: the reason, when every endpoint's last attempt ended in an authentication failure. A
+    /// connection that was made before, and still serves, goes on serving.
+    fn locked_out(&self) -> Option<Reason> {
+        self.router.all_auth().filter(|_| !self.is_ready())
     }
 
     fn log(&mut self, event: Event) {

@@ -29,6 +29,11 @@ impl Owners {
         Some(owner)
     }
 
+    /// Whether there will never be a fresh owner again.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.next.is_none()
+    }
+
     pub(super) fn expect(&mut self, owner: u64, pending: Pending) {
         self.pending.insert(owner, pending);
     }

@@ -21,8 +21,8 @@ impl Queue {
     /// SND-6: an acquire that comes back takes the place that its call has.
     pub(super) fn restore(&mut self, class: Class, seq: u64, id: Id) {
         let line = &mut self.lines[class as usize];
-        // What comes back is among the oldest: the place is near the front.
-        let at = line.iter().position(|(other, _)| *other > seq).unwrap_or(line.len());
+        // Searched by halves: tens of thousands may come back at once.
+        let at = line.partition_point(|(other, _)| *other < seq);
         line.insert(at, (seq, id));
     }
 

@@ -1,7 +1,7 @@
 //! What comes in: each frame of the server's, by the phase that the connection is in.
 
 use super::api::{AcquireOutcome, ConnId, Effect, Event, Grant, RequestId};
-use super::connection::Phase;
+use super::connection::{OutWhat, Phase};
 use super::owners::Pending;
 use super::request::Place;
 use super::slab::Id;
@@ -49,7 +49,12 @@ impl Engine {
             }
         }
         if let Some(at) = self.index(conn) {
-            self.conns[at].decoder = decoder;
+            let conn = &mut self.conns[at];
+            conn.decoder = decoder;
+            // The last answer from a node that serves no longer.
+            if conn.is_idle() && self.is_ready() && self.target() != Some(self.conns[at].endpoint) {
+                self.steer_at = Some(now.mono);
+            }
         }
     }
 
@@ -148,6 +153,7 @@ impl Engine {
 
     fn hear(&mut self, leader: &[u8], now: Now) {
         if self.router.hear(leader, now.mono) {
+            self.hinted = ConnId(self.next_conn);
             self.steer_at = Some(now.mono);
             self.log(Event::Hint { endpoint: self.router.hint() });
         }
@@ -159,7 +165,8 @@ impl Engine {
         let Some(Pending::Acquire(id)) = self.owners.get(owner) else { return None };
         let request = self.requests.get(id)?;
         let flight = request.flight().filter(|flight| flight.conn == conn.id)?;
-        if request.call.key.as_bytes() != key {
+        // A frame that is still being written has no answer yet, whatever the server makes up.
+        if request.call.key.as_bytes() != key || conn.is_writing(OutWhat::Acquire(id)) {
             return None;
         }
         conn.answered(flight.sent);
@@ -211,8 +218,9 @@ impl Engine {
         request.place = Place::Backoff(retry_at);
         self.queued += 1;
         self.timers.push(retry_at, id);
+        let lease = request.call.lease;
         if let Some(at) = self.index(flight.conn) {
-            self.conns[at].acquires -= 1;
+            self.conns[at].remove_acquire(lease);
         }
         self.effects.push_back(Effect::Unclaim { id: RequestId::unpack(id) });
     }
@@ -228,13 +236,25 @@ impl Engine {
         conn.answered(sent);
         if matches!(conn.phase, Phase::Probing) {
             conn.enter(Phase::Ready, now.mono);
-            let endpoint = conn.endpoint;
+            let (id, endpoint) = (conn.id, conn.endpoint);
             self.counters.connects += 1;
             self.router.served(endpoint);
             self.steer_at = Some(now.mono);
             self.log(Event::Ready { endpoint });
+            self.outweigh_hint(id, endpoint);
         }
         true
+    }
+
+    /// A node that was asked after the hint was heard, and serves, is newer news than a leader that
+    /// nobody has reached: its machine may be dead, and the dial would take its whole time limit.
+    fn outweigh_hint(&mut self, conn: ConnId, endpoint: u16) {
+        let Some(hint) = self.router.hint() else { return };
+        let reached = self.conns.iter().any(|conn| conn.is_ready() && conn.endpoint == hint);
+        if conn >= self.hinted && hint != endpoint && !reached {
+            self.router.drop_hint();
+            self.log(Event::Hint { endpoint: None });
+        }
     }
 
     /// A grant as it came off the wire. One whose key could not be ours is nobody's to release.

@@ -13,24 +13,37 @@ use std::time::Duration;
 pub(super) const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// Takes a release. `None`: the lane is full (compensations alone; counted and logged).
-    /// An awaited one ends with [`Effect::Release`].
+    /// Takes a release. `None`: the lane is full (compensations alone), or the client has ended;
+    /// what nobody waits for is counted and logged then. An awaited one that was taken ends with
+    /// [`Effect::Release`].
     pub fn release(&mut self, call: ReleaseCall, now: Now) -> Option<ReleaseId> {
-        if self.ended {
-            return None;
-        }
         let (token, kind) = (call.token, call.kind);
-        let Some(id) = self.lane.push(call) else {
-            self.counters.compensations_dropped += 1;
-            self.log(Event::CompensationDropped { token });
+        let pushed = if self.ended { None } else { self.lane.push(call) };
+        let Some(id) = pushed else {
+            match kind {
+                ReleaseKind::Compensation => {
+                    self.counters.compensations_dropped += 1;
+                    self.log(Event::CompensationDropped { token });
+                }
+                ReleaseKind::Guard => {
+                    self.counters.unconfirmed += 1;
+                    self.log(Event::Unconfirmed { token });
+                }
+                // Its caller sees that it was not taken.
+                ReleaseKind::Awaited => {}
+            }
             return None;
         };
         if kind == ReleaseKind::Compensation {
             self.counters.compensations += 1;
             self.log(Event::Compensated { token });
         }
-        if let Some(reason) = self.router.all_auth() {
+        if kind == ReleaseKind::Awaited
+            && let Some(reason) = self.locked_out()
+        {
             self.end_release(id, ReleaseOutcome::Auth(reason));
+        } else if self.owners.is_exhausted() {
+            self.end_release(id, ReleaseOutcome::OwnerExhausted);
         } else if !self.is_ready() {
             self.steer_at = Some(now.mono);
         }
@@ -90,21 +103,27 @@ impl Engine {
         }
     }
 
-    /// REL-1: a release's five seconds are over. One that was sent stays for its answer: without
-    /// its entry the answer would look like a broken protocol.
+    /// REL-1: a release's five seconds are over. If it was sent a last read decides, as for an
+    /// acquire (CLO-1).
     pub(super) fn release_due(&mut self, id: Id) {
-        let Some(release) = self.lane.releases.get_mut(id) else { return };
-        if release.expired {
-            return;
+        let Some(release) = self.lane.releases.get(id) else { return };
+        match release.flight.map(|flight| self.index(flight.conn)) {
+            Some(Some(at)) => {
+                self.conns[at].due_releases.push(id);
+                self.drain(at);
+            }
+            _ => self.end_release(id, ReleaseOutcome::Unconfirmed(self.last_error)),
         }
-        let outcome = ReleaseOutcome::Unconfirmed(self.last_error);
-        if release.flight.is_none() {
-            self.end_release(id, outcome);
-            return;
-        }
-        release.expired = true;
+    }
+
+    /// The last read brought it no answer. It stays for one all the same: without its entry the
+    /// answer would look like a broken protocol.
+    pub(super) fn expire_release(&mut self, id: Id) {
+        let Some(release) = self.lane.releases.get(id) else { return };
         let (call, retried) = (release.call.clone(), release.retried);
-        self.tell(id, &call, retried, outcome);
+        let parked = self.lane.expire(id);
+        self.unpark(parked);
+        self.tell(id, &call, retried, ReleaseOutcome::Unconfirmed(self.last_error));
     }
 
     fn tell(&mut self, id: Id, call: &ReleaseCall, retried: bool, outcome: ReleaseOutcome) {
@@ -136,8 +155,8 @@ impl Engine {
         self.lane.restore(id);
     }
 
-    /// REL-1: the connection is gone. What it may have carried is safe to repeat.
-    pub(super) fn resend_releases(&mut self, at: usize) {
+    /// REL-1: the connection is gone. What it may have carried is safe to repeat, in its time.
+    pub(super) fn resend_releases(&mut self, at: usize, now: Now) {
         let conn = self.conns[at].id;
         let mut lost = self
             .lane
@@ -151,7 +170,7 @@ impl Engine {
         lost.sort_unstable_by_key(sent);
         for id in lost {
             let Some(release) = self.lane.releases.get_mut(id) else { continue };
-            if release.expired {
+            if release.expired || release.call.deadline <= now.mono {
                 self.end_release(id, ReleaseOutcome::Unconfirmed(self.last_error));
             } else {
                 release.retried = true;

@@ -119,7 +119,7 @@ impl Router {
 
     /// The endpoint to try next: the hint, then the others in turn; none that backs off or that
     /// is `busy` already. Else the time at which one will do.
-    pub(super) fn next(&mut self, now: Mono, busy: impl Fn(u16) -> bool) -> Result<u16, Mono> {
+    pub(super) fn next(&self, now: Mono, busy: impl Fn(u16) -> bool) -> Result<u16, Mono> {
         let count = self.endpoints.len() as u16;
         let mut soonest = Mono(u64::MAX);
         let in_turn = (0..count).map(|step| (self.turn + step) % count);
@@ -129,12 +129,16 @@ impl Router {
             }
             let retry_at = self.endpoints[usize::from(at)].retry_at;
             if retry_at <= now {
-                self.turn = (at + 1) % count;
                 return Ok(at);
             }
             soonest = soonest.min(retry_at);
         }
         Err(soonest)
+    }
+
+    /// `endpoint` is dialled: the turn is the next one's.
+    pub(super) fn turn_after(&mut self, endpoint: u16) {
+        self.turn = (endpoint + 1) % self.endpoints.len() as u16;
     }
 
     /// Takes a dial out of the bucket, or says when there will be one.
@@ -194,8 +198,13 @@ mod tests {
     fn con_3_the_hint_first_then_the_others_in_turn() {
         let mut router = router();
         router.hear(b"b:1", SECOND);
-        assert_eq!(router.next(SECOND, |_| false), Ok(1));
+        for _ in 0..3 {
+            // Asking changes nothing: a dial that was not allowed costs nobody its turn.
+            assert_eq!(router.next(SECOND, |_| false), Ok(1));
+        }
+        router.turn_after(1);
         assert_eq!(router.next(SECOND, |at| at == 1), Ok(2));
+        router.turn_after(2);
         assert_eq!(router.next(SECOND, |at| at == 1), Ok(0));
         router.failed(0, Reason::new(ReasonKind::Connect), SECOND);
         router.failed(2, Reason::new(ReasonKind::Connect), SECOND);

@@ -1,7 +1,7 @@
 //! What goes out: the one place where an unsent request becomes a possibly sent one.
 
 use super::api::{AcquireOutcome, Class, ConnId, Gate, ReleaseOutcome, RequestId, SendResult};
-use super::connection::{OutFrame, OutWhat, Phase, places};
+use super::connection::{OutFrame, OutWhat, Phase, Probe, places};
 use super::lane::ReleaseFlight;
 use super::owners::Pending;
 use super::request::{Flight, Place};
@@ -9,7 +9,6 @@ use super::{Effect, Engine, waits};
 use crate::clock::Now;
 use crate::reason::{Reason, ReasonKind};
 use crate::wire::{ClientFrame, PROBE_KEY};
-use std::time::Duration;
 
 /// A batch is closed when it has this many bytes: more would not save another system call, and
 /// frames that the socket does not take must be encoded again.
@@ -107,7 +106,7 @@ impl Engine {
         }
         if conn.begun
             && let Some(OutFrame { what: OutWhat::Acquire(id), .. }) = conn.frames.first().copied()
-            && self.requests.get(id).is_none_or(|request| request.call.deadline <= now.mono)
+            && self.requests.get(id).is_some_and(|request| request.call.deadline <= now.mono)
         {
             // DL-6: partly written at its deadline, it gets no further byte.
             self.overdue(at, id, Reason::new(ReasonKind::Deadline));
@@ -129,9 +128,15 @@ impl Engine {
 
     fn fill_probe(&mut self, at: usize, now: Now) {
         let conn = &mut self.conns[at];
-        let Some(probe) = conn.probe.as_mut().filter(|probe| probe.sent.is_none()) else { return };
-        let Some(owner) = self.owners.fresh() else { return };
-        probe.sent = Some((owner, now));
+        let Some(Probe { since, sent: None }) = conn.probe else { return };
+        let Some(owner) = self.owners.fresh() else {
+            // It cannot be asked; what is under way on a connection that served goes on.
+            if conn.is_ready() {
+                conn.probe = None;
+            }
+            return;
+        };
+        conn.probe = Some(Probe { since, sent: Some((owner, now)) });
         let frame = ClientFrame::Release { owner, token: 0, key: PROBE_KEY };
         self.append(at, frame_of(OutWhat::Probe), |out| frame.encode(out));
     }
@@ -140,11 +145,15 @@ impl Engine {
         let conn = self.conns[at].id;
         while self.conns[at].out.len() < BATCH {
             let Some(id) = self.lane.pop_unsent() else { return };
+            let Some(release) = self.lane.releases.get_mut(id) else { continue };
+            if release.call.deadline <= now.mono {
+                self.release_due(id);
+                continue;
+            }
             let Some(owner) = self.owners.fresh() else {
                 self.end_release(id, ReleaseOutcome::OwnerExhausted);
                 continue;
             };
-            let Some(release) = self.lane.releases.get_mut(id) else { continue };
             release.flight = Some(ReleaseFlight { conn, sent: now, owner });
             let (key, token) = (release.call.key, release.call.token);
             self.owners.expect(owner, Pending::Release(id));
@@ -157,37 +166,41 @@ impl Engine {
     }
 
     fn fill_acquires(&mut self, at: usize, now: Now, gate: &mut impl Gate) {
-        self.adopt(at);
+        self.adopt(at, now);
         let served = self.served(at, now);
         let conn = self.conns[at].id;
         let grace = (!self.settings.strict_deadline).then_some(self.settings.response_grace);
         while self.conns[at].out.len() < BATCH {
             let Some((class, id)) = self.next_for(at, served, now) else { return };
             self.queue.pop(class);
-            let Some(request) = self.requests.get_mut(id) else { continue };
+            let Some(request) = self.requests.get(id) else { continue };
             let Some(wire_wait) = request.wire_wait(now.mono) else {
                 self.finish_unsent(id);
                 continue;
             };
-            if !self.lane.keys.admit(&request.call.key, conn, id) {
-                request.place = Place::Parked;
+            let (requests, key) = (&self.requests, request.call.key);
+            let parked = |id| requests.get(id).is_some_and(|other| other.place == Place::Parked);
+            if !self.lane.keys.admit(&key, conn, id, parked) {
+                self.with_request(id, |request| request.place = Place::Parked);
                 continue;
             }
             let end = request.end(now.mono, wire_wait, grace);
-            if !gate.claim(RequestId::unpack(id), end) {
-                request.place = Place::Withdrawn;
+            let (owner, lease) = (request.owner, request.call.lease);
+            let claimed = gate.claim(RequestId::unpack(id), end);
+            let flight = Flight { conn, sent: now, end, whole: false, abandoned: false };
+            self.with_request(id, |request| {
+                request.place = if claimed { Place::Flight(flight) } else { Place::Withdrawn };
+            });
+            if !claimed {
                 continue;
             }
-            request.place =
-                Place::Flight(Flight { conn, sent: now, end, whole: false, abandoned: false });
-            let (owner, lease, key) =
-                (request.owner, request.call.lease.seconds(), request.call.key);
             // SND-4: it is known before its first byte can leave.
             self.owners.expect(owner, Pending::Acquire(id));
             self.queued -= 1;
             self.last_used = Some(conn);
-            self.conns[at].add_acquire(Duration::from_secs(u64::from(lease)), now.mono);
-            let frame = ClientFrame::Acquire { wait: wire_wait, lease, owner, key: key.as_bytes() };
+            self.conns[at].add_acquire(lease, now.mono);
+            let (wait, lease, key) = (wire_wait, lease.seconds(), key.as_bytes());
+            let frame = ClientFrame::Acquire { wait, lease, owner, key };
             self.append(at, frame_of(OutWhat::Acquire(id)), |out| frame.encode(out));
         }
     }
@@ -249,9 +262,9 @@ impl Engine {
             }
             OutWhat::Acquire(id) => {
                 // OWN-3: it keeps its owner.
-                let Some(owner) = self.with_request(id, |request| request.owner) else { return };
-                self.owners.forget(owner);
-                self.conns[at].acquires -= 1;
+                let Some(request) = self.requests.get(id) else { return };
+                self.owners.forget(request.owner);
+                self.conns[at].remove_acquire(request.call.lease);
                 self.queued += 1;
                 self.requeue([id]);
                 gate.unclaim(RequestId::unpack(id));
@@ -260,9 +273,15 @@ impl Engine {
         }
     }
 
-    /// DL-4: ends an acquire that is still unsent at its deadline.
+    /// DL-4: ends an acquire that is still unsent at its deadline. If it was sent before and is
+    /// being retried, the answer that it had then is its outcome: `B`, which is definite.
     pub(super) fn finish_unsent(&mut self, id: u64) {
-        self.finish(id, AcquireOutcome::NotSent(self.last_error));
+        let retried = self.requests.get(id).is_some_and(|request| request.retries > 0);
+        let outcome = match retried {
+            true => AcquireOutcome::Busy,
+            false => AcquireOutcome::NotSent(self.last_error),
+        };
+        self.finish(id, outcome);
     }
 
     /// Asks for a last read of the connection before anything is decided about it (CLO-1).

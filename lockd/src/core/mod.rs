@@ -5,26 +5,33 @@
 //! something to do; calling it early, or again, does nothing.
 
 mod admission;
+mod authority;
 mod deadlines;
+mod histogram;
+mod inspect;
 mod keys;
 mod queues;
 mod stats;
 mod table;
 mod time;
-mod tokens;
 
 #[cfg(test)]
 mod tests;
 
+pub use authority::Journal;
 pub(crate) use deadlines::Deadlines;
+pub use histogram::{BOUNDS_MS, Histogram};
+pub use inspect::Held;
 pub use stats::Stats;
 pub use time::Time;
 
 use admission::Admission;
+use authority::Authority;
 use lockclient::wire::ServerFrame;
 use queues::{Waiter, Waiters};
+use std::io;
+use std::time::Duration;
 use table::Table;
-use tokens::Tokens;
 
 /// A connection, by the number that the caller gave it. Small numbers, used again once
 /// [`Core::disconnect`] was called, keep the core small.
@@ -74,7 +81,7 @@ pub struct Core {
     lease_ends: Deadlines,
     wait_ends: Deadlines,
     admission: Admission,
-    tokens: Tokens,
+    authority: Authority,
     limits: Limits,
     /// Until when this node may not serve.
     inactive_until: Option<Time>,
@@ -82,15 +89,25 @@ pub struct Core {
 }
 
 impl Core {
-    /// An empty table whose first token is `first_token` and whose last is `last_token`.
+    /// An empty table whose first token is `first_token` and whose last is `last_token`, and that
+    /// remembers nothing across a restart.
     pub fn new(limits: Limits, first_token: u64, last_token: u64) -> Core {
+        Core::with_authority(limits, Authority::volatile(first_token, last_token))
+    }
+
+    /// An empty table whose first token is `first_token`, and that grants what `journal` allows.
+    pub fn with_journal(limits: Limits, first_token: u64, journal: Box<dyn Journal>) -> Core {
+        Core::with_authority(limits, Authority::durable(first_token, journal))
+    }
+
+    fn with_authority(limits: Limits, authority: Authority) -> Core {
         Core {
             table: Table::new(),
             waiters: Waiters::default(),
             lease_ends: Deadlines::default(),
             wait_ends: Deadlines::default(),
             admission: Admission::new(limits.locks, limits.waiters),
-            tokens: Tokens::new(first_token, last_token),
+            authority,
             limits,
             inactive_until: None,
             stats: Stats::default(),
@@ -102,19 +119,18 @@ impl Core {
         self.inactive_until = Some(until);
     }
 
-    /// Tokens that may still be issued.
-    pub fn tokens_left(&self) -> u64 {
-        self.tokens.left()
-    }
-
-    /// Lets tokens go on to `last`.
-    pub fn extend_tokens(&mut self, last: u64) {
-        self.tokens.extend(last);
-    }
-
-    /// Never grants again. Who waits is refused when a turn would have come.
-    pub fn exhaust_tokens(&mut self) {
-        self.tokens.exhaust();
+    /// Grants nothing any more, and records for how long the next start must not either: until
+    /// the last lease has ended, or what is left of a quarantine.
+    ///
+    /// # Errors
+    /// The record could not be made durable. The next start will take this stop for a crash.
+    pub fn stop(&mut self, now: Time) -> io::Result<()> {
+        let leases = (0..self.table.slots())
+            .map(|slot| self.table.get(slot))
+            .filter(|lock| lock.token != 0)
+            .map(|lock| lock.lease_end);
+        let last = leases.chain(self.inactive_until).max();
+        self.authority.stop(last.map_or(Duration::ZERO, |last| last.since(now)))
     }
 
     /// Counters and sizes.
@@ -123,16 +139,25 @@ impl Core {
             held: self.table.len(),
             waiters: self.waiters.len(),
             admitting: self.admission.is_open(),
+            active: self.inactive_until.is_none() && !self.authority.is_spent(),
             ..self.stats
         }
     }
 
+    /// Whether new acquires are let in.
+    pub fn is_admitting(&self) -> bool {
+        self.admission.is_open()
+    }
+
+    /// Acquires answered `B`.
+    pub fn busy(&self) -> u64 {
+        self.stats.busy
+    }
+
     /// When [`Core::advance`] has something to do.
     pub fn next_deadline(&self) -> Option<Time> {
-        match (self.lease_ends.next(), self.wait_ends.next()) {
-            (Some(lease), Some(wait)) => Some(lease.min(wait)),
-            (lease, wait) => lease.or(wait),
-        }
+        let deadlines = [self.lease_ends.next(), self.wait_ends.next(), self.inactive_until];
+        deadlines.into_iter().flatten().min()
     }
 
     /// An acquire of `from`.
@@ -156,12 +181,12 @@ impl Core {
             return out.answer(from, ServerFrame::Busy { owner, key });
         }
         let Some(slot) = slot else {
-            // `find` may just have used the last token for the key's former queue.
-            if self.tokens.is_empty() {
+            if !self.authority.allow(request.lease) {
                 self.stats.not_active += 1;
                 return out.answer(from, NOT_ACTIVE);
             }
             let slot = self.table.insert(hash, key);
+            self.stats.waits.record(Duration::ZERO);
             self.grant(slot, from, owner, request.lease, now, out);
             self.admission.update(self.table.len(), self.waiters.len());
             return;
@@ -177,11 +202,11 @@ impl Core {
             self.stats.busy += 1;
             return out.answer(from, ServerFrame::Busy { owner, key });
         }
-        let wait_end = now.after_seconds(wait);
-        let waiter = Waiter::new(from.0, slot, owner, wait_end, request.lease);
+        let waiter = Waiter::new(from.0, slot, owner, (wait, request.lease), now);
         let number = self.waiters.join(queue, waiter);
         self.stats.queued += 1;
-        self.wait_ends.schedule(number, wait_end, self.waiters.get(number).arrival);
+        let waiter = self.waiters.get(number);
+        self.wait_ends.schedule(number, waiter.wait_end, waiter.arrival);
         self.admission.update(self.table.len(), self.waiters.len());
     }
 
@@ -207,6 +232,7 @@ impl Core {
         match slot {
             Some(slot) if self.table.get(slot).token == token => {
                 self.stats.released += 1;
+                self.note_hold(slot, now);
                 out.answer(from, ServerFrame::Released { owner, key });
                 self.pass_on(slot, now, out);
             }
@@ -240,6 +266,7 @@ impl Core {
 
     /// Ends the leases and the waits whose end has come.
     pub fn advance(&mut self, now: Time, out: &mut impl Answers) {
+        self.is_active(now);
         while let Some(due) = self.lease_ends.pop_due(now) {
             let lock = self.table.get(due.slot);
             if lock.token == 0 {
@@ -247,6 +274,7 @@ impl Core {
             }
             if lock.token == due.stamp {
                 self.stats.expired += 1;
+                self.note_hold(due.slot, now);
                 self.pass_on(due.slot, now, out);
             } else {
                 self.lease_ends.schedule(due.slot, lock.lease_end, lock.token);
@@ -270,8 +298,9 @@ impl Core {
     fn is_active(&mut self, now: Time) -> bool {
         if self.inactive_until.is_some_and(|until| until <= now) {
             self.inactive_until = None;
+            self.authority.settle();
         }
-        self.inactive_until.is_none() && !self.tokens.is_empty()
+        self.inactive_until.is_none() && !self.authority.is_spent()
     }
 
     /// The key's slot if it is held, after ending a lease whose end has come.
@@ -279,6 +308,7 @@ impl Core {
         let slot = self.table.find(hash, key)?;
         if self.table.get(slot).lease_end <= now {
             self.stats.expired += 1;
+            self.note_hold(slot, now);
             if !self.pass_on(slot, now, out) {
                 return None;
             }
@@ -296,7 +326,7 @@ impl Core {
             }
             let waiter = self.waiters.leave(&mut self.table.get_mut(slot).queue, number);
             let to = ConnectionId(waiter.connection);
-            if self.tokens.is_empty() {
+            if !self.authority.allow(waiter.lease) {
                 self.stats.busy += 1;
                 out.answer(
                     to,
@@ -304,6 +334,7 @@ impl Core {
                 );
                 continue;
             }
+            self.stats.waits.record(now.since(waiter.since()));
             self.grant(slot, to, waiter.owner, waiter.lease, now, out);
             self.admission.update(self.table.len(), self.waiters.len());
             return true;
@@ -313,6 +344,7 @@ impl Core {
         false
     }
 
+    /// Grants the lock in `slot`; the authority has allowed it.
     fn grant(
         &mut self,
         slot: u32,
@@ -322,14 +354,23 @@ impl Core {
         now: Time,
         out: &mut impl Answers,
     ) {
-        let token = self.tokens.take().expect("the caller made sure that there is one");
+        let token = self.authority.issue();
         let lease_end = now.after_seconds(lease);
         let lock = self.table.get_mut(slot);
         lock.token = token;
         lock.lease_end = lease_end;
+        lock.lease = lease;
         self.lease_ends.schedule(slot, lease_end, token);
         self.stats.grants += 1;
         out.answer(to, ServerFrame::Acquired { owner, token, key: self.table.key(slot) });
+    }
+
+    /// The grant of a key has ended other than by being undone.
+    fn note_hold(&mut self, slot: u32, now: Time) {
+        let lock = self.table.get(slot);
+        // However late the end of the lease is noticed: it was not held beyond it.
+        let end = lock.lease_end.min(now);
+        self.stats.holds.record(end.since(lock.lease_end.before_seconds(lock.lease)));
     }
 
     /// A waiter's wait has ended.

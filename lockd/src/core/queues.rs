@@ -54,6 +54,8 @@ pub(crate) struct Waiter {
     in_queue: Links,
     in_connection: Links,
     pub(crate) lease: u8,
+    /// How long it may wait, in seconds.
+    wait: u8,
 }
 
 #[derive(Debug, Default)]
@@ -122,18 +124,30 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// A waiter that has not joined yet.
-    pub(crate) fn new(connection: u32, lock: u32, owner: u64, wait_end: Time, lease: u8) -> Waiter {
+    /// A waiter that comes now and has not joined yet.
+    pub(crate) fn new(
+        connection: u32,
+        lock: u32,
+        owner: u64,
+        (wait, lease): (u8, u8),
+        now: Time,
+    ) -> Waiter {
         Waiter {
             owner,
-            wait_end,
+            wait_end: now.after_seconds(wait),
             arrival: 0,
             lock,
             connection,
             in_queue: UNLINKED,
             in_connection: UNLINKED,
             lease,
+            wait,
         }
+    }
+
+    /// When it came.
+    pub(crate) fn since(&self) -> Time {
+        self.wait_end.before_seconds(self.wait)
     }
 }
 
@@ -175,7 +189,9 @@ mod tests {
         let mut waiters = Waiters::default();
         let mut queue = Queue::default();
         let numbers: Vec<u32> = (1..=6)
-            .map(|owner| waiters.join(&mut queue, Waiter::new(0, 0, owner, Time::default(), 1)))
+            .map(|owner| {
+                waiters.join(&mut queue, Waiter::new(0, 0, owner, (1, 1), Time::default()))
+            })
             .collect();
         for at in [0, 3, 5] {
             waiters.leave(&mut queue, numbers[at]);
@@ -192,7 +208,7 @@ mod tests {
         for owner in 0..10u64 {
             let lock = (owner % 2) as u32;
             let connection = (owner / 5) as u32;
-            let waiter = Waiter::new(connection, lock, owner, Time::default(), 1);
+            let waiter = Waiter::new(connection, lock, owner, (1, 1), Time::default());
             waiters.join(&mut queues[lock as usize], waiter);
         }
         while let Some(number) = waiters.first_of_connection(0) {
@@ -210,7 +226,7 @@ mod tests {
         let mut queue = Queue::default();
         for _ in 0..5 {
             for owner in 0..50 {
-                waiters.join(&mut queue, Waiter::new(3, 0, owner, Time::default(), 1));
+                waiters.join(&mut queue, Waiter::new(3, 0, owner, (1, 1), Time::default()));
             }
             assert_eq!(drain(&mut waiters, &mut queue).len(), 50);
         }

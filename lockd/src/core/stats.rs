@@ -1,5 +1,7 @@
 //! What the core counts.
 
+use super::histogram::Histogram;
+
 /// Sizes now, and counters since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -10,6 +12,8 @@ pub struct Stats {
     pub waiters: usize,
     /// Whether new acquires are let in now.
     pub admitting: bool,
+    /// Whether this node may serve now.
+    pub active: bool,
     /// Acquires seen.
     pub acquires: u64,
     /// Acquires that joined a queue.
@@ -34,4 +38,8 @@ pub struct Stats {
     pub expired: u64,
     /// Waiters that left with their connection.
     pub abandoned: u64,
+    /// How long acquires that were granted had waited.
+    pub waits: Histogram,
+    /// How long grants lasted, until they were released or their lease ended.
+    pub holds: Histogram,
 }

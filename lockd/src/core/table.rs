@@ -25,6 +25,8 @@ pub(crate) struct Lock {
     hash: u32,
     /// The next slot of the bucket's chain, or of the free list.
     next: u32,
+    /// The current grant's lease, in seconds.
+    pub(crate) lease: u8,
 }
 
 #[derive(Debug)]
@@ -87,6 +89,7 @@ impl Table {
             key: self.keys.store(key),
             hash,
             next: self.buckets[bucket],
+            lease: 0,
         };
         let slot = if self.free == NONE {
             self.locks.push(lock);
@@ -139,7 +142,6 @@ impl Table {
     }
 
     /// The number of slots: every slot in use is below it.
-    #[cfg(test)]
     pub(crate) fn slots(&self) -> u32 {
         self.locks.len() as u32
     }

@@ -23,6 +23,12 @@ impl Time {
         Time(self.0.saturating_add(seconds as u64 * 1_000_000_000))
     }
 
+    /// The moment `seconds` before this one.
+    #[must_use]
+    pub const fn before_seconds(self, seconds: u8) -> Time {
+        Time(self.0.saturating_sub(seconds as u64 * 1_000_000_000))
+    }
+
     /// The moment `duration` after this one.
     #[must_use]
     pub fn after(self, duration: Duration) -> Time {

@@ -3,7 +3,9 @@
 use crate::core::Time;
 use crate::session::{PROGRESS, Session};
 use socket2::Socket;
+use std::fmt;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long a connection that the server ended may take to be closed by its peer: closing it at
@@ -22,9 +24,23 @@ pub(crate) enum Life {
     Lingering { until: Time },
 }
 
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) Option<SocketAddr>);
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("local"),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
+    pub(crate) peer: Peer,
     pub(crate) session: Session,
     /// Tells connections apart that had the same number one after the other.
     pub(crate) serial: u64,
@@ -46,9 +62,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, session: Session, serial: u64, now: Time) -> Connection {
+    pub(crate) fn new(
+        socket: Socket,
+        peer: Peer,
+        session: Session,
+        serial: u64,
+        now: Time,
+    ) -> Connection {
         Connection {
             socket,
+            peer,
             session,
             serial,
             life: Life::Open,
@@ -94,6 +117,17 @@ impl Connection {
             Life::Open => self.session.next_deadline(),
             Life::Draining { .. } => Some(self.progress.after(PROGRESS)),
             Life::Lingering { until } => Some(until),
+        }
+    }
+
+    /// What it is that took too long.
+    pub(crate) fn overdue_for(&self) -> &'static str {
+        match self.life {
+            Life::Open if self.paused => "reading answers",
+            Life::Open if self.session.is_handshaking() => "handshake",
+            Life::Open => "frame",
+            Life::Draining { .. } => "reading the last answers",
+            Life::Lingering { .. } => "closing",
         }
     }
 

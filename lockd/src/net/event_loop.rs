@@ -5,10 +5,12 @@
 //! turn's answers to one connection leave in one send.
 
 use super::clock::{self, Alarm};
-use super::connection::{Connection, Life};
+use super::connection::{Connection, Life, Peer};
 use super::listener::Listener;
+use super::notice::Notices;
 use super::outputs::Outputs;
-use crate::core::{ConnectionId, Core, Deadlines, Time};
+use super::penalties::Penalties;
+use crate::core::{ConnectionId, Core, Deadlines, Held, Time};
 use crate::secrets::Secret;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -33,7 +35,10 @@ const ACCEPTS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers may still take to leave when the server stops.
 const STOP: Duration = Duration::from_millis(500);
+const STOP_POLL: Duration = Duration::from_millis(10);
 const EVENTS: usize = 1024;
+/// Places of the table that are looked at for one who asks, before serving goes on.
+const PIECE: u32 = 4096;
 
 const WAKE: Token = Token(usize::MAX);
 const ALARM: Token = Token(usize::MAX - 1);
@@ -42,8 +47,13 @@ const LISTENERS: usize = usize::MAX / 2;
 /// What other threads may ask of the loop.
 #[derive(Debug)]
 pub(crate) enum Command {
+    /// Accept these secrets from now on, and no others. Connections that are served stay so.
+    Secrets(Vec<Secret>),
     /// Send the numbers.
     Stats(Sender<Stats>),
+    /// Send the locks whose key begins with `prefix`, at most `limit`, of a piece of the table
+    /// that begins at `from`; and where the next piece begins.
+    Inspect { prefix: String, from: u32, limit: usize, reply: Sender<(Vec<Held>, Option<u32>)> },
     /// End.
     Stop,
 }
@@ -93,6 +103,11 @@ pub(crate) struct EventLoop {
     /// The moment of this turn: the clock is read once.
     pub(super) now: Time,
     pub(super) stats: Stats,
+    pub(super) notices: Notices,
+    pub(super) penalties: Penalties,
+    /// What was last said about admission, and how many acquires had been refused then.
+    admitting: bool,
+    busy: u64,
 }
 
 impl EventLoop {
@@ -128,6 +143,10 @@ impl EventLoop {
             output_bound: setup.max_waiters_per_connection.saturating_mul(MAX_FRAME),
             now: clock::now(),
             stats: Stats::default(),
+            notices: Notices::default(),
+            penalties: Penalties::default(),
+            admitting: true,
+            busy: 0,
         };
         Ok((this, waker))
     }
@@ -139,14 +158,19 @@ impl EventLoop {
         }
         self.listeners.clear();
         let end = clock::now().after(STOP);
-        while self.now < end && self.has_pending_answers() {
+        // Once more at least: what has arrived by now is answered.
+        loop {
             self.turn()?;
+            let done = self.ready.is_empty() && !self.has_pending_answers();
+            if done || self.now >= end {
+                break;
+            }
         }
         for connection in self.connections.iter().flatten() {
             // The peer reads what is on its way, then the end. That it may have gone is no matter.
             let _ = connection.socket.shutdown(std::net::Shutdown::Write);
         }
-        Ok(())
+        self.core.stop(clock::now())
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -156,7 +180,7 @@ impl EventLoop {
         let mut timeout = if busy {
             Duration::ZERO
         } else if self.stopping {
-            Duration::from_millis(10)
+            STOP_POLL
         } else {
             SWEEP
         };
@@ -177,6 +201,7 @@ impl EventLoop {
         self.core.advance(self.now, &mut self.outputs);
         self.end_overdue();
         self.write_all();
+        self.say_limits();
         if woken {
             self.obey();
         }
@@ -240,12 +265,14 @@ impl EventLoop {
             while self.listeners[number].ready && accepted < ACCEPTS {
                 accepted += 1;
                 match self.listeners[number].listener.accept() {
-                    Ok(socket) => self.open(socket),
+                    Ok((socket, peer)) => self.open(socket, peer),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         self.listeners[number].ready = false;
                     }
                     Err(error) if is_shortage(&error) => {
-                        tracing::warn!(%error, "cannot accept a connection; trying again soon");
+                        if let Some(unsaid) = self.notices.shortage.due(self.now) {
+                            tracing::warn!(%error, unsaid, "cannot accept; trying again soon");
+                        }
                         self.accept_after = self.now.after(ACCEPT_PAUSE);
                         return;
                     }
@@ -261,9 +288,20 @@ impl EventLoop {
         (self.accept_after > self.now).then_some(self.accept_after)
     }
 
-    fn open(&mut self, socket: Socket) {
+    fn open(&mut self, socket: Socket, peer: Peer) {
         if self.connections.len() - self.free.len() >= self.max_connections {
             self.stats.refused += 1;
+            if let Some(unsaid) = self.notices.refused.due(self.now) {
+                let max = self.max_connections;
+                tracing::warn!(%peer, max, unsaid, "too many connections: this one is closed");
+            }
+            return;
+        }
+        if peer.0.is_some_and(|address| self.penalties.applies(address.ip(), self.now)) {
+            self.stats.penalised += 1;
+            if let Some(unsaid) = self.notices.penalised.due(self.now) {
+                tracing::warn!(%peer, unsaid, "too many failed authentications: closed");
+            }
             return;
         }
         let number = self.free.pop().unwrap_or_else(|| {
@@ -287,7 +325,7 @@ impl EventLoop {
         self.outputs.open(number);
         let nonce = secure.then_some(nonce);
         let session = Session::new(ConnectionId(number), nonce, self.now, &mut self.outputs);
-        let connection = Connection::new(socket, session, self.serials, self.now);
+        let connection = Connection::new(socket, peer, session, self.serials, self.now);
         self.connections[number as usize] = Some(connection);
         self.schedule(number);
     }
@@ -317,6 +355,10 @@ impl EventLoop {
                 continue;
             }
             self.stats.overdue += 1;
+            if let Some(unsaid) = self.notices.overdue.due(self.now) {
+                let (peer, what) = (connection.peer, connection.overdue_for());
+                tracing::warn!(%peer, what, unsaid, "peer took too long: connection closed");
+            }
             match connection.life {
                 Life::Open if !connection.paused => self.end(due.slot, true, usize::MAX),
                 Life::Open | Life::Draining { .. } | Life::Lingering { .. } => {
@@ -326,6 +368,30 @@ impl EventLoop {
         }
     }
 
+    /// Says when acquires begin to be refused, and when no longer.
+    fn say_limits(&mut self) {
+        let (admitting, busy) = (self.core.is_admitting(), self.core.busy());
+        if busy == self.busy && admitting == self.admitting {
+            return;
+        }
+        if admitting != self.admitting {
+            if let Some(unsaid) = self.notices.admission.due(self.now) {
+                let stats = self.core.stats();
+                let (held, waiters) = (stats.held, stats.waiters);
+                if admitting {
+                    tracing::info!(held, waiters, unsaid, "acquires are admitted again");
+                } else {
+                    tracing::warn!(held, waiters, unsaid, "at 90 % of a limit: acquires refused");
+                }
+            }
+        } else if admitting && let Some(unsaid) = self.notices.full_queue.due(self.now) {
+            let refused = busy - self.busy;
+            tracing::warn!(refused, unsaid, "a queue is full: acquires refused");
+        }
+        self.admitting = admitting;
+        self.busy = busy;
+    }
+
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
@@ -333,6 +399,11 @@ impl EventLoop {
                     // Whoever asked may have gone.
                     let _ = reply.send(self.stats());
                 }
+                Command::Inspect { prefix, from, limit, reply } => {
+                    let prefix = prefix.as_bytes();
+                    let _ = reply.send(self.core.inspect(prefix, from, PIECE, limit, self.now));
+                }
+                Command::Secrets(secrets) => self.secrets = secrets,
                 Command::Stop => self.stopping = true,
             }
         }

@@ -4,9 +4,13 @@ mod clock;
 mod connection;
 mod event_loop;
 mod listener;
+mod notice;
 mod outputs;
+mod penalties;
 mod reading;
 mod writing;
 
+pub(crate) use clock::now;
 pub(crate) use event_loop::{Command, EventLoop, Setup};
-pub(crate) use listener::Listener;
+pub use listener::Address;
+pub(crate) use listener::{Listener, SocketFile, is_abandoned};

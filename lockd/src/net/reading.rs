@@ -3,7 +3,7 @@
 use super::connection::Life;
 use super::event_loop::{EventLoop, READ};
 use crate::core::ConnectionId;
-use crate::session::Received;
+use crate::session::{Fault, Received};
 use lockclient::wire::Key;
 use std::io::{ErrorKind, Read};
 
@@ -44,8 +44,8 @@ impl EventLoop {
         if !connection.unread.is_empty() {
             let mut unread = std::mem::take(&mut connection.unread);
             let Received { consumed, over } = self.receive(number, &unread);
-            if over {
-                return self.end(number, true, mark);
+            if let Some(fault) = over {
+                return self.end_at_fault(number, fault, mark);
             }
             unread.drain(..consumed);
             if let Some(connection) = &mut self.connections[number as usize] {
@@ -80,8 +80,8 @@ impl EventLoop {
                 &mut self.core,
                 &mut self.outputs,
             );
-            if received.over {
-                return self.end(number, true, mark);
+            if let Some(fault) = received.over {
+                return self.end_at_fault(number, fault, mark);
             }
             connection.unread.extend_from_slice(&self.buffer[received.consumed..count]);
             if !connection_ending || count == READ || !connection.unread.is_empty() {
@@ -101,8 +101,33 @@ impl EventLoop {
                 &mut self.core,
                 &mut self.outputs,
             ),
-            None => Received { consumed: bytes.len(), over: false },
+            None => Received { consumed: bytes.len(), over: None },
         }
+    }
+
+    /// The peer did something that ends its session.
+    fn end_at_fault(&mut self, number: u32, fault: Fault, mark: usize) {
+        if let Some(connection) = &self.connections[number as usize] {
+            let peer = connection.peer;
+            match fault {
+                Fault::BadRequest => {
+                    self.stats.bad_requests += 1;
+                    if let Some(unsaid) = self.notices.bad_request.due(self.now) {
+                        tracing::warn!(%peer, unsaid, "malformed frame: connection closed");
+                    }
+                }
+                Fault::AuthFailed => {
+                    self.stats.auth_failed += 1;
+                    if let Some(address) = peer.0 {
+                        self.penalties.failed(address.ip(), self.now);
+                    }
+                    if let Some(unsaid) = self.notices.auth_failed.due(self.now) {
+                        tracing::warn!(%peer, unsaid, "authentication failed: connection closed");
+                    }
+                }
+            }
+        }
+        self.end(number, true, mark);
     }
 
     /// Throws away what a peer sends after the end.

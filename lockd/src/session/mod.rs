@@ -9,9 +9,7 @@ use std::time::Duration;
 /// How long a started frame may take, and the handshake, and a write to a peer that does not read.
 pub const PROGRESS: Duration = Duration::from_secs(5);
 
-const BAD_REQUEST: &[u8] = b"bad_request";
-const BAD_KEY: &[u8] = b"bad_key";
-const AUTH_FAILED: &[u8] = b"auth_failed";
+const BAD_KEY: ServerFrame<'static> = ServerFrame::Error { code: b"bad_key" };
 
 /// What became of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +18,25 @@ pub struct Received {
     pub consumed: usize,
     /// The session is over and the connection must be closed. The error that says why has been
     /// given as the last answer.
-    pub over: bool,
+    pub over: Option<Fault>,
+}
+
+/// What a peer did that ends its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A malformed frame, or one that has no place here.
+    BadRequest,
+    /// A wrong proof, or a request before the proof.
+    AuthFailed,
+}
+
+impl Fault {
+    fn code(self) -> &'static [u8] {
+        match self {
+            Fault::BadRequest => b"bad_request",
+            Fault::AuthFailed => b"auth_failed",
+        }
+    }
 }
 
 /// Why a session that was served so far must end now.
@@ -87,29 +103,29 @@ impl Session {
         let mut frames = 0;
         while frames < BATCH && consumed < input.len() {
             let mut rest = &input[consumed..];
-            let frame = match self.decoder.next(&mut rest) {
-                Ok(frame) => frame,
-                Err(_) => {
-                    out.answer(self.id, ServerFrame::Error { code: BAD_REQUEST });
-                    return Received { consumed, over: true };
+            let served = match self.decoder.next(&mut rest) {
+                Ok(Some(frame)) => serve(self.id, &mut self.phase, frame, now, secrets, core, out),
+                Ok(None) => {
+                    consumed = input.len();
+                    break;
                 }
+                Err(_) => Err(Fault::BadRequest),
             };
-            consumed = input.len() - rest.len();
-            let Some(frame) = frame else { break };
-            frames += 1;
-            if let Err(code) = serve(self.id, &mut self.phase, frame, now, secrets, core, out) {
-                out.answer(self.id, ServerFrame::Error { code });
-                return Received { consumed, over: true };
+            if let Err(fault) = served {
+                out.answer(self.id, ServerFrame::Error { code: fault.code() });
+                return Received { consumed, over: Some(fault) };
             }
+            consumed = input.len() - rest.len();
+            frames += 1;
         }
         self.note_progress(frames > 0, now);
-        Received { consumed, over: false }
+        Received { consumed, over: None }
     }
 
     /// The peer sends no more.
     pub fn end_of_stream(&mut self, out: &mut impl Answers) {
         if self.decoder.finish().is_err() {
-            out.answer(self.id, ServerFrame::Error { code: BAD_REQUEST });
+            out.answer(self.id, ServerFrame::Error { code: Fault::BadRequest.code() });
         }
     }
 
@@ -162,7 +178,7 @@ impl Session {
     }
 }
 
-/// Serves one frame. An error is the code of a connection that must be closed.
+/// Serves one frame.
 fn serve(
     id: ConnectionId,
     phase: &mut Phase,
@@ -171,24 +187,24 @@ fn serve(
     secrets: &[Secret],
     core: &mut Core,
     out: &mut impl Answers,
-) -> Result<(), &'static [u8]> {
+) -> Result<(), Fault> {
     match (frame, &*phase) {
         (ClientFrame::Proof { nonce, proof }, Phase::Handshake { nonce: ours, .. }) => {
-            let answer = secrets::check(secrets, ours, nonce, proof).ok_or(AUTH_FAILED)?;
+            let answer = secrets::check(secrets, ours, nonce, proof).ok_or(Fault::AuthFailed)?;
             out.answer(id, ServerFrame::Accepted { proof: &answer });
             *phase = Phase::Open;
         }
-        (ClientFrame::Proof { .. }, Phase::Open) => return Err(BAD_REQUEST),
-        (_, Phase::Handshake { .. }) => return Err(AUTH_FAILED),
+        (ClientFrame::Proof { .. }, Phase::Open) => return Err(Fault::BadRequest),
+        (_, Phase::Handshake { .. }) => return Err(Fault::AuthFailed),
         (ClientFrame::Acquire { wait, lease, owner, key }, Phase::Open) => {
             match Key::from_wire(key) {
                 Ok(_) => core.acquire(id, Acquire { wait, lease, owner, key }, now, out),
-                Err(_) => out.answer(id, ServerFrame::Error { code: BAD_KEY }),
+                Err(_) => out.answer(id, BAD_KEY),
             }
         }
         (ClientFrame::Release { owner, token, key }, Phase::Open) => match Key::from_wire(key) {
             Ok(_) => core.release(id, owner, token, key, now, out),
-            Err(_) => out.answer(id, ServerFrame::Error { code: BAD_KEY }),
+            Err(_) => out.answer(id, BAD_KEY),
         },
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Tests of sessions in virtual time.
 
-use super::{Overdue, PROGRESS, Received, Session};
+use super::{Fault, Overdue, PROGRESS, Received, Session};
 use crate::core::{Answers, ConnectionId, Core, Limits, Time};
 use crate::outbox::BATCH;
 use crate::secrets::Secret;
@@ -77,7 +77,7 @@ fn a_batch_is_at_most_64_requests_and_the_rest_is_left() {
     let mut at = 0;
     for expected in [BATCH, BATCH, 22] {
         let received = world.receive(&bytes[at..]);
-        assert_eq!(received, Received { consumed: expected * frame, over: false });
+        assert_eq!(received, Received { consumed: expected * frame, over: None });
         at += received.consumed;
     }
     assert_eq!(world.core.stats().probes, 150);
@@ -89,11 +89,11 @@ fn any_chunking_gives_the_same_answers() {
     ClientFrame::Acquire { wait: 0, lease: 1, owner: 0x0A0A, key: b"k" }.encode(&mut bytes);
     bytes.extend_from_slice(b"?");
     let mut whole = World::new();
-    assert!(whole.receive(&bytes).over);
+    assert_eq!(whole.receive(&bytes).over, Some(Fault::BadRequest));
     for size in 1..bytes.len() {
         let mut world = World::new();
         let over = bytes.chunks(size).map(|chunk| world.receive(chunk).over).collect::<Vec<_>>();
-        assert_eq!(over.iter().filter(|over| **over).count(), 1, "chunks of {size}");
+        assert_eq!(over.iter().filter(|over| over.is_some()).count(), 1, "chunks of {size}");
         assert_eq!(world.out.0, whole.out.0, "chunks of {size}");
     }
 }
@@ -175,4 +175,58 @@ fn after_the_handshake_its_time_is_forgotten() {
     assert!(!world.session.is_handshaking());
     world.pass(PROGRESS);
     assert_eq!((world.overdue(), world.session.next_deadline()), (None, None));
+}
+
+#[test]
+fn no_bytes_whatever_break_it() {
+    let mut random = 88172645463325252u64;
+    let mut below = |bound: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) % bound
+    };
+    let mut faults = 0;
+    for round in 0..5000 {
+        let mut world = World::with_nonce((round % 4 == 0).then_some([1; 32]));
+        // Frames that are good but for a byte here and there.
+        let mut bytes = Vec::new();
+        for owner in 1..=1 + below(20) {
+            let key = vec![b'k'; below(130) as usize];
+            if below(2) == 0 {
+                let (wait, lease) = (below(3) as u8, 1 + below(3) as u8);
+                ClientFrame::Acquire { wait, lease, owner, key: &key }.encode(&mut bytes);
+            } else {
+                ClientFrame::Release { owner, token: below(9), key: &key }.encode(&mut bytes);
+            }
+        }
+        for _ in 0..below(4) {
+            let at = below(bytes.len() as u64) as usize;
+            bytes[at] = below(256) as u8;
+        }
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (chunk, _) = rest.split_at(rest.len().min(1 + below(300) as usize));
+            let Received { consumed, over } = world.receive(chunk);
+            assert!(consumed <= chunk.len());
+            if over.is_some() {
+                faults += 1;
+                break;
+            }
+            assert!(consumed > 0, "it always goes on");
+            rest = &rest[consumed..];
+            world.pass(Duration::from_millis(below(2000)));
+            world.core.advance(world.now, &mut world.out);
+        }
+        // Whatever was said is well-formed.
+        let mut decoder = lockclient::wire::Decoder::<lockclient::wire::FromServer>::default();
+        let mut said = &world.out.0[..];
+        while !said.is_empty() {
+            let before = said.len();
+            let mut rest = said;
+            assert!(decoder.next(&mut rest).expect("a well-formed answer").is_some());
+            said = &said[before - rest.len()..];
+        }
+    }
+    assert!(faults > 1000, "{faults}");
 }

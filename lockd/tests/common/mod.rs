@@ -1,11 +1,16 @@
 //! A peer that speaks the protocol byte by byte, and a server to speak to.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod program;
+
 use lockclient::wire::{ClientFrame, Decoder, FromServer, ServerFrame};
 use lockd::{Config, Server, Stats};
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes that works.
@@ -75,6 +80,15 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn connect(address: SocketAddr) -> Peer {
         Peer::of(TcpStream::connect(address).expect("connect"))
+    }
+
+    /// A connection to a socket in the file system.
+    pub(crate) fn connect_unix(path: &Path) -> Peer {
+        let stream = UnixStream::connect(path).expect("connect");
+        // The methods that are used on it are the same for both kinds.
+        let stream = TcpStream::from(OwnedFd::from(stream));
+        stream.set_read_timeout(Some(LONG)).expect("time-out");
+        Peer { stream, received: Vec::new() }
     }
 
     /// A connection whose kernel takes little in before its end is read.

@@ -1,6 +1,8 @@
 //! Admission, and the queues' limits.
 
 use super::{Limits, ROOMY, World, acquired, plain};
+use crate::core::{Acquire, Answers, ConnectionId, Core, Time};
+use lockclient::wire::ServerFrame;
 
 #[test]
 fn a_full_queue_of_a_key_answers_b_and_other_keys_go_on() {
@@ -105,18 +107,31 @@ fn the_smallest_limits_still_serve_one() {
 
 #[test]
 fn a_million_locks_and_a_hundred_thousand_waiters_fit_in_the_default_limits() {
-    let mut world = World::new(crate::Config::default().limits().unwrap());
-    for number in 0..1_000_000u32 {
-        world.take(number % 1000, 1, &format!("lock-{number:07}"), 1 + (number % 255) as u8);
+    struct Grants(usize);
+    impl Answers for Grants {
+        fn answer(&mut self, _: ConnectionId, frame: ServerFrame<'_>) {
+            self.0 += usize::from(matches!(frame, ServerFrame::Acquired { .. }));
+        }
     }
-    for number in 0..100_000u32 {
-        let key = format!("lock-{:07}", number * 10);
-        assert_eq!(world.acquire(number % 1000, 2, &key, 255, 9), []);
+    let mut core = Core::new(crate::Config::default().limits().unwrap(), 1, u64::MAX);
+    let now = Time::default();
+    let mut out = Grants(0);
+    let mut acquire = |number: u32, wait, lease| {
+        let key = [b"lock-", &(number | 0x4040_4040).to_be_bytes()[..], &[number as u8]].concat();
+        let request = Acquire { wait, lease, owner: 1, key: &key };
+        core.acquire(ConnectionId(number % 1000), request, now, &mut out);
+    };
+    let numbers = || (0..u32::MAX).filter(|number| number & 0x4040_4040 == 0);
+    for number in numbers().take(1_000_000) {
+        acquire(number, 0, 1 + (number % 255) as u8);
     }
-    assert_eq!((world.stats().held, world.stats().waiters), (1_000_000, 100_000));
+    for number in numbers().take(100_000) {
+        acquire(number, 255, 9);
+    }
+    assert_eq!(out.0, 1_000_000);
+    assert_eq!((core.stats().held, core.stats().waiters), (1_000_000, 100_000));
     for connection in 0..1000 {
-        world.disconnect(connection);
+        core.disconnect(ConnectionId(connection));
     }
-    world.pass(255.0);
-    assert_eq!((world.stats().held, world.stats().expired), (0, 1_000_000));
+    assert_eq!((core.stats().held, core.stats().waiters), (1_000_000, 0));
 }

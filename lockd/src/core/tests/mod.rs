@@ -4,6 +4,7 @@ mod events;
 mod limits;
 mod matrix;
 mod model;
+mod reports;
 mod serving;
 
 use super::{Acquire, Answers, ConnectionId, Core, Limits, Stats, Time};

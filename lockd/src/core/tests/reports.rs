@@ -1,0 +1,88 @@
+//! What can be seen from outside: counters, histograms, and the list of locks.
+
+use super::{ROOMY, World, plain};
+use std::time::Duration;
+
+#[test]
+fn waits_are_measured_from_the_request_to_the_grant() {
+    let mut world = World::new(ROOMY);
+    let token = world.take(1, 1, "k", 100);
+    assert_eq!(world.acquire(2, 2, "k", 60, 5), []);
+    world.pass(2.0);
+    world.release(1, 3, token, "k");
+    let waits = world.stats().waits;
+    assert_eq!((waits.count(), waits.sum_nanos), (2, 2_000_000_000));
+}
+
+#[test]
+fn holds_are_measured_to_the_release_or_the_end_of_the_lease_however_late_it_is_seen() {
+    let mut world = World::new(ROOMY);
+    let token = world.take(1, 1, "released", 100);
+    world.pass(3.0);
+    world.release(1, 2, token, "released");
+    world.take(1, 3, "expired", 4);
+    world.stall(50.0);
+    world.advance();
+    world.take(1, 4, "seen by a request", 4);
+    world.stall(60.0);
+    world.acquire(1, 5, "seen by a request", 0, 7);
+    let holds = world.stats().holds;
+    assert_eq!((holds.count(), holds.sum_nanos), (3, 11_000_000_000));
+}
+
+#[test]
+fn undone_grants_were_never_held() {
+    let mut world = World::new(ROOMY);
+    let token = world.take(1, 1, "k", 100);
+    world.undo(token, "k");
+    assert_eq!(world.stats().holds.count(), 0);
+}
+
+#[test]
+fn every_acquire_is_accounted_for() {
+    let mut world = World::new(super::Limits { waiters_per_key: 1, ..ROOMY });
+    world.take(1, 1, "k", 10);
+    world.acquire(2, 2, "k", 0, 5);
+    world.acquire(3, 3, "k", 5, 5);
+    assert_eq!(world.acquire(4, 4, "k", 5, 5), [plain('B', 4, 4, "k")]);
+    world.pass(20.0);
+    let stats = world.stats();
+    assert_eq!(stats.acquires, 4);
+    assert_eq!((stats.grants, stats.timeouts, stats.busy), (1, 2, 1));
+}
+
+#[test]
+fn the_list_shows_each_lock_once_in_pieces_of_any_size() {
+    let mut world = World::new(ROOMY);
+    for number in 0..100u64 {
+        world.take(1, number + 1, &format!("a{number:02}"), 50);
+        world.take(1, number + 1, &format!("b{number:02}"), 50);
+    }
+    world.acquire(2, 1, "a07", 60, 5);
+    world.stall(10.0);
+    for (places, limit) in [(1, 10), (7, 3), (64, 1), (1000, 1000)] {
+        let mut keys = Vec::new();
+        let mut from = Some(0);
+        while let Some(place) = from {
+            let (held, next) = world.core.inspect(b"a", place, places, limit, world.now);
+            assert!(held.len() <= limit);
+            for held in held {
+                assert_eq!(held.remaining, Duration::from_secs(40));
+                assert_eq!(held.waiters, usize::from(held.key == "a07"));
+                keys.push(held.key);
+            }
+            from = next;
+        }
+        keys.sort();
+        let expected: Vec<String> = (0..100).map(|number| format!("a{number:02}")).collect();
+        assert_eq!(keys, expected, "{places} places, at most {limit}");
+    }
+}
+
+#[test]
+fn the_list_leaves_out_leases_that_are_over() {
+    let mut world = World::new(ROOMY);
+    world.take(1, 1, "k", 5);
+    world.stall(5.0);
+    assert_eq!(world.core.inspect(b"", 0, 100, 100, world.now), (vec![], None));
+}

@@ -1,0 +1,95 @@
+//! What survives a restart: which tokens may have been issued, and for how long leases that were
+//! granted before may still be running.
+
+mod disk;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use crate::core::Journal;
+use disk::{Directory, Disk};
+use record::Record;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// Tokens that are reserved at once. Those that a crash leaves unused are never issued.
+const BLOCK: u64 = 1 << 20;
+
+/// The durable state, and this process's claim to it.
+#[derive(Debug)]
+pub(crate) struct State {
+    disk: Box<dyn Disk>,
+    /// The last token that the record allows.
+    reserved: u64,
+}
+
+/// What a start has to respect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Past {
+    /// The first token that was certainly never issued.
+    pub(crate) first_token: u64,
+    /// How long leases of before may still be running, counted from now.
+    pub(crate) quarantine: Duration,
+    /// Whether the last server that used the state stopped cleanly; `None` if there was none.
+    pub(crate) stopped: Option<bool>,
+}
+
+impl State {
+    /// Takes the directory and reads what it holds. Marks it as in use, so that a start which
+    /// could not write later fails now.
+    ///
+    /// # Errors
+    /// Another server uses it, or it cannot be read or written, or it is damaged. The message
+    /// names it.
+    pub(crate) fn open(path: &Path) -> io::Result<(State, Past)> {
+        Directory::open(path).and_then(|disk| State::on(Box::new(disk))).map_err(|error| {
+            let what = format!("state directory {}: {error}", path.display());
+            io::Error::new(error.kind(), what)
+        })
+    }
+
+    fn on(mut disk: Box<dyn Disk>) -> io::Result<(State, Past)> {
+        let record = match disk.read()? {
+            None => None,
+            Some(bytes) => Some(Record::decode(&bytes).map_err(|damaged| {
+                let what = format!(
+                    "the state file is damaged: {damaged}. It keeps fencing tokens from being \
+                     issued twice: restore it; without it they would begin at 1 again"
+                );
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            })?),
+        };
+        let tokens = record.map_or(0, |record| record.tokens);
+        let past = Past {
+            first_token: tokens.saturating_add(1),
+            quarantine: record.map_or(Duration::ZERO, |record| record.quarantine),
+            stopped: record.map(|record| record.stopped),
+        };
+        let mut state = State { disk, reserved: tokens };
+        state.replace(Record { stopped: false, tokens, quarantine: past.quarantine })?;
+        Ok((state, past))
+    }
+
+    fn replace(&mut self, record: Record) -> io::Result<()> {
+        self.disk.write(&record.encode())?;
+        self.disk.sync_file()?;
+        self.disk.rename()?;
+        self.disk.sync_directory()
+    }
+}
+
+impl Journal for State {
+    fn reserve(&mut self, issued: u64, lease: u8) -> io::Result<u64> {
+        let tokens =
+            if issued < self.reserved { self.reserved } else { issued.saturating_add(BLOCK) };
+        let quarantine = Duration::from_secs(u64::from(lease));
+        self.replace(Record { stopped: false, tokens, quarantine })?;
+        self.reserved = tokens;
+        Ok(tokens)
+    }
+
+    fn stop(&mut self, issued: u64, remaining: Duration) -> io::Result<()> {
+        self.replace(Record { stopped: true, tokens: issued, quarantine: remaining })
+    }
+}
