@@ -199,7 +199,7 @@ pub(crate) fn work_badly(arguments: &[String]) {
             });
         }
     });
-    drop(client.shutdown(seconds(10)).unwrap());
+    let _ = client.shutdown(seconds(10)).unwrap();
     say(&unknown.load(Ordering::Relaxed).to_string());
     hear();
 }
