@@ -137,18 +137,9 @@ fn help_names_every_option() {
 
 #[test]
 fn its_log_goes_to_standard_error_as_text_or_json() {
-    for (format, first) in [("text", b'2'), ("json", b'{')] {
-        let mut command = Lockd::command(&["--log-format", format]);
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("lockd");
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        listening_line(&mut stdout);
-        let mut stderr = child.stderr.take().expect("stderr");
-        let mut lockd = Lockd { child, stdout: None, address: ([127, 0, 0, 1], 0).into() };
-        lockd.signal("TERM");
-        lockd.wait();
-        let mut log = Vec::new();
-        stderr.read_to_end(&mut log).expect("log");
-        assert_eq!(log.first(), Some(&first), "{}", String::from_utf8_lossy(&log));
+    for (format, first) in [("text", '2'), ("json", '{')] {
+        let log = log_of(&["--log-format", format], |_| {});
+        assert!(!log.is_empty() && log.lines().all(|line| line.starts_with(first)), "{log}");
     }
 }
 
@@ -240,4 +231,104 @@ fn processor_ticks(lockd: &Lockd) -> u64 {
         stat.rsplit(") ").next().expect("the fields").split_whitespace().collect();
     // User and system time are the 14th and 15th field; the state, here the first, is the 3rd.
     fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
+}
+
+#[test]
+fn settings_come_from_the_environment_and_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("lockd.toml");
+    std::fs::write(&path, "max-locks = 1\nmax-connections = 1\n").expect("write");
+    let mut command = Lockd::command(&["--config", path.to_str().expect("UTF-8")]);
+    let mut child = command.env("LOCKD_MAX_CONNECTIONS", "2").stderr(Stdio::null()).spawn();
+    let child = child.as_mut().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    // One lock, by the file; two connections, by the environment, which goes before it.
+    let mut first = Peer::connect(address);
+    let mut second = Peer::connect(address);
+    first.take(1, "k", 60);
+    second.acquire(2, "other", 0, 60);
+    assert_eq!(second.answer(), plain('B', 2, "other"));
+    Peer::connect(address).expect_end();
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(common::LONG)).expect("time-out");
+    let told = || {
+        let mut buffer = [0; 200];
+        let count = manager.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..count]).trim_end().to_owned()
+    };
+    let mut command = Lockd::command(&["--log", "off"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).spawn().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    let mut lockd = Lockd { child, stdout: None, address };
+    assert_eq!(told(), "READY=1");
+    lockd.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert!(lockd.wait().success());
+}
+
+/// Starts it, lets `cause` do something to it, stops it, and gives its log.
+fn log_of(arguments: &[&str], cause: impl FnOnce(&Lockd)) -> String {
+    let mut child = Lockd::command(arguments).stderr(Stdio::piped()).spawn().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    let mut stderr = child.stderr.take().expect("stderr");
+    let mut lockd = Lockd { child, stdout: None, address };
+    cause(&lockd);
+    lockd.signal("TERM");
+    lockd.wait();
+    let mut log = String::new();
+    stderr.read_to_string(&mut log).expect("the log");
+    log
+}
+
+#[test]
+fn start_stop_and_what_it_means_to_have_no_state_are_logged_once() {
+    let log = log_of(&[], |lockd| Peer::connect(lockd.address).expect_served());
+    for message in ["no state directory", " started ", "stopping", " stopped"] {
+        assert_eq!(log.matches(message).count(), 1, "{message} in\n{log}");
+    }
+}
+
+#[test]
+fn limits_that_are_reached_are_logged_but_not_as_often_as_they_are() {
+    let log = log_of(&["--max-connections", "1"], |lockd| {
+        let mut peer = Peer::connect(lockd.address);
+        peer.expect_served();
+        for _ in 0..200 {
+            Peer::connect(lockd.address).expect_end();
+        }
+    });
+    let said = log.matches("too many connections").count();
+    assert!((1..20).contains(&said), "{said} of 200 in\n{log}");
+    let log = log_of(&["--max-locks", "1"], |lockd| {
+        let mut peer = Peer::connect(lockd.address);
+        let token = peer.take(1, "k", 60);
+        for owner in 2..200 {
+            peer.acquire(owner, "other", 0, 60);
+            assert_eq!(peer.answer(), plain('B', owner, "other"));
+        }
+        peer.release(200, token, "k");
+        assert_eq!(peer.answer(), plain('R', 200, "k"));
+    });
+    let said = log.matches("acquires refused").count();
+    assert_eq!(said, 1, "{log}");
+    let log = log_of(&[], |lockd| {
+        for _ in 0..100 {
+            let mut peer = Peer::connect(lockd.address);
+            peer.send(b"GET / HTTP/1.1\r\n\r\n");
+            assert_eq!(peer.answer(), common::error("bad_request"));
+        }
+    });
+    let said = log.matches("malformed frame").count();
+    assert!((1..20).contains(&said), "{said} of 100 in\n{log}");
 }

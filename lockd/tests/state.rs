@@ -204,9 +204,7 @@ fn kill_many(seed: u64, rounds: u32) {
         }
         last_token = first;
         // Grants on another thread, so that the kill comes at any point of one.
-        let address = lockd.address;
         let granting = std::thread::spawn(move || {
-            let mut peer = Peer::connect(address);
             let mut last = (0, None);
             for owner in 1.. {
                 let asked = Instant::now();

@@ -114,7 +114,8 @@ mod tests {
     #[test]
     fn host_4_errno_is_kept_through_success_failure_and_panic() {
         let disturb = || std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        let ends: [(fn() -> Result<(), Ended>, lockclient_status); 3] = [
+        type Body = fn() -> Result<(), Ended>;
+        let ends: [(Body, lockclient_status); 3] = [
             (|| Ok(()), LOCKCLIENT_OK),
             (|| Err(Ended::new(LOCKCLIENT_PENDING)), LOCKCLIENT_PENDING),
             (|| panic!("provoked"), LOCKCLIENT_E_PANIC),

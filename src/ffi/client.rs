@@ -2,7 +2,7 @@
 
 use super::boundary::{status, value_or};
 use super::config::lockclient_config;
-use super::handle::{Handle, out};
+use super::handle::{Handle, out, room_for};
 use super::status::{Ended, LOCKCLIENT_INDETERMINATE, LOCKCLIENT_NOT_SENT, lockclient_status};
 use crate::{Client, Error, Shutdown};
 use std::ffi::c_int;
@@ -14,6 +14,9 @@ use std::time::Duration;
 pub struct lockclient {
     client: Client,
 }
+
+/// About what a client allocates until it is open.
+const CLIENT_SIZE: usize = 256 * 1024;
 
 impl Handle for lockclient {
     const NAME: &'static str = "client";
@@ -58,6 +61,7 @@ pub unsafe extern "C" fn lockclient_open(
         let out = unsafe { self::out(out) }?;
         // SAFETY: the header's contract: NULL or a live configuration.
         let config = unsafe { lockclient_config::borrow(config) }?;
+        room_for(CLIENT_SIZE)?;
         let client = config.settings().open()?;
         *out = lockclient { client }.give()?;
         Ok(())

@@ -2,7 +2,19 @@
 
 use super::status::{Ended, LOCKCLIENT_E_INVALID_ARGUMENT, LOCKCLIENT_E_SYSTEM};
 use std::alloc::{Layout, alloc};
+use std::ffi::CStr;
 use std::ptr;
+
+/// Not made for the occasion: there is no memory for that either.
+const NO_MEMORY: &CStr = c"There is no memory.";
+
+/// Whether there is memory for something of about this size. What the standard library allocates
+/// inside ends the process when there is none, so whoever starts something large asks first.
+pub(super) fn room_for(bytes: usize) -> Result<(), Ended> {
+    Vec::<u8>::new()
+        .try_reserve_exact(bytes)
+        .map_err(|_| Ended::because(LOCKCLIENT_E_SYSTEM, NO_MEMORY))
+}
 
 /// A type that C sees as an opaque pointer. There is one ownership: the pointer that was given
 /// out owns the value, alone, until the one function that frees it takes it back. Everything
@@ -17,7 +29,7 @@ pub(super) trait Handle: Sized + Send + Sync {
         // SAFETY: the size is not zero.
         let place = unsafe { alloc(Layout::new::<Self>()) }.cast::<Self>();
         if place.is_null() {
-            return Err(Ended::because(LOCKCLIENT_E_SYSTEM, "there is no memory for a handle"));
+            return Err(Ended::because(LOCKCLIENT_E_SYSTEM, NO_MEMORY));
         }
         // SAFETY: `place` is fresh, of the right size and alignment, and nobody else's.
         unsafe { place.write(self) };

@@ -288,6 +288,12 @@ impl Driver {
         while let Some(reclaim) = self.desk.lapsed(now.mono) {
             self.engine.reclaim(reclaim.key, reclaim.token, now);
         }
+        if self.closing.is_some() {
+            // Whoever took one after the end could not give it back (REL-6).
+            while let Some(reclaim) = self.desk.recall() {
+                self.engine.reclaim(reclaim.key, reclaim.token, now);
+            }
+        }
         self.engine.timeout(now);
         self.effects();
         self.drain();

@@ -3,6 +3,8 @@
 mod commands;
 mod dial;
 mod driver;
+#[cfg(all(loom, test))]
+mod models;
 mod shared;
 mod socket;
 pub(crate) mod sys;

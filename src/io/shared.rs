@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::outcome::{Failure, Shutdown};
 use crate::reason::Reason;
 use crate::stats::Board;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::ticket::{Completions, Pool, Reply, Slot};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     /// The engine's last connection error, packed.
     pub(crate) last_error: AtomicU64,
-    /// Started releases under way: each has a place of the lane's size.
+    /// Started releases under way, which are bounded like acquires, and apart from them.
     pub(crate) started: AtomicUsize,
     /// Releases that never reached the background thread.
     pub(crate) lost: AtomicU64,
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) slots: Pool<Slot>,
     pub(crate) replies: Pool<Reply<Option<ReleaseOutcome>>>,
-    pub(crate) completions: Arc<Completions>,
+    pub(crate) completions: SyncArc<Completions>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -50,12 +50,13 @@ impl Waker {
 
     /// The thread is about to sleep, and looks at its commands once more after this.
     pub(crate) fn sleeping(&self) {
-        self.awake.store(false, Ordering::Release);
+        // A swap, so that it has its place among the callers' swaps.
+        self.awake.swap(false, Ordering::AcqRel);
     }
 
     /// The thread does not sleep after all, or has woken by itself.
     pub(crate) fn awake(&self) {
-        self.awake.store(true, Ordering::Release);
+        self.awake.swap(true, Ordering::AcqRel);
     }
 }
 
@@ -69,6 +70,13 @@ impl WakeReceiver {
     /// To be registered.
     pub(crate) fn source(&mut self) -> io::Result<&mut UnixStream> {
         self.0.get_mut()
+    }
+
+    /// Whether a wake has come that was not taken out.
+    #[cfg(all(loom, test))]
+    pub(super) fn is_woken(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        SockRef::from(self.0.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
     }
 
     /// Takes the bytes out, so that the next one wakes again.

@@ -4,6 +4,8 @@
 
 mod completions;
 mod desk;
+#[cfg(all(loom, test))]
+mod models;
 mod pool;
 mod reply;
 mod slot;

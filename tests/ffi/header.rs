@@ -1,6 +1,6 @@
 //! The header by itself, with every compiler and standard that it promises.
 
-use crate::native::include_dir;
+use crate::native::{include_dir, is_here};
 use std::process::Command;
 
 const STRICT: [&str; 7] =
@@ -14,7 +14,7 @@ fn compiles_alone(compilers: &[&str], language: &str, standards: &[&str], header
     std::fs::write(&source, twice).expect("a temporary file");
     let mut tried = 0;
     for compiler in compilers {
-        if Command::new(compiler).arg("--version").output().is_err() {
+        if !is_here(compiler) {
             continue;
         }
         tried += 1;
@@ -44,6 +44,11 @@ fn it_compiles_alone_as_c() {
 fn it_compiles_alone_as_cxx() {
     let standards = ["c++11", "c++17", "c++20"];
     compiles_alone(&["c++", "g++", "clang++"], "c++", &standards, "lockclient.h");
+}
+
+#[test]
+fn the_cxx_header_compiles_alone() {
+    compiles_alone(&["c++", "g++", "clang++"], "c++", &["c++17", "c++20"], "lockclient.hpp");
 }
 
 /// What a C program must not ignore, it cannot ignore by accident.

@@ -4,8 +4,10 @@
 
 #[path = "../common/cc.rs"]
 mod cc;
+mod examples;
 mod exports;
 mod header;
+mod hosts;
 mod layout;
 mod native;
 mod programs;

@@ -12,10 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How the library gets into a program.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     Shared,
     Static,
+    /// Not at all: the program loads it.
+    None,
 }
 
 /// What a program that links the static library has to link besides: what rustc prints for
@@ -67,6 +69,7 @@ pub(crate) fn link_args(link: Link) -> Vec<String> {
             args.push("-llockclient".to_owned());
             args.push("-lpthread".to_owned());
         }
+        Link::None => {}
         Link::Static => {
             args.push(built("liblockclient.a").display().to_string());
             args.extend(STATIC_NEEDS.map(str::to_owned));
@@ -77,10 +80,28 @@ pub(crate) fn link_args(link: Link) -> Vec<String> {
 
 /// A program from one C source in `ffi-tests/`, linked with the shared library.
 pub(crate) fn c_program(name: &str) -> PathBuf {
-    let mut args = vec!["-std=c11".to_owned(), "-D_GNU_SOURCE".to_owned()];
-    args.extend(link_args(Link::Shared));
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    cc::program(&format!("ffi-{name}"), &[&format!("{name}.c")], &args)
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    program(&compiler, &format!("ffi-{name}"), &format!("{name}.c"), &[], Link::Shared)
+}
+
+/// A program from one source in `ffi-tests/`.
+pub(crate) fn program(
+    compiler: &str,
+    name: &str,
+    source: &str,
+    args: &[&str],
+    link: Link,
+) -> PathBuf {
+    let linked = link_args(link);
+    let mut all = if source.ends_with(".c") { vec!["-std=c11", "-D_GNU_SOURCE"] } else { vec![] };
+    all.extend(args);
+    all.extend(linked.iter().map(String::as_str));
+    cc::compile(compiler, name, &[source], &all)
+}
+
+/// Whether a compiler is here.
+pub(crate) fn is_here(compiler: &str) -> bool {
+    Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// What a program left behind.

@@ -1,6 +1,6 @@
 //! The C programs, each against servers of its own.
 
-use crate::native::{c_program, expect_done, passes};
+use crate::native::{Link, c_program, cxx, expect_done, is_here, passes, program};
 use crate::scripted::Scripted;
 use lockd::{Config, Server};
 use socket2::{Domain, Socket, Type};
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     Server::start(Config::on_free_port()).expect("a server")
 }
 
@@ -84,4 +84,50 @@ fn host_2_forking() {
 #[test]
 fn host_1_sigpipe() {
     passes("sigpipe", &[&Scripted::start().address()]);
+}
+
+/// The C++ header, with what its users set: standards, compilers, no exceptions.
+#[test]
+fn raii() {
+    let clang = "clang++".to_owned();
+    let cases: [(&String, &str, &[&str]); 3] = [
+        (&cxx(), "c++17", &["-fno-exceptions", "-fno-rtti"]),
+        (&cxx(), "c++20", &[]),
+        (&clang, "c++17", &[]),
+    ];
+    for (compiler, standard, flags) in cases {
+        if *compiler == clang && !is_here(compiler) {
+            continue;
+        }
+        let mut args = vec![format!("-std={standard}")];
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let name = format!("ffi-raii-{}-{standard}", compiler.replace(['/', ' '], "_"));
+        let built = program(compiler, &name, "raii.cpp", &args, Link::Shared);
+        let (server, scripted, nowhere) = (server(), Scripted::start(), Nowhere::new());
+        expect_done(Command::new(built).args([
+            server.addr().to_string(),
+            scripted.address(),
+            nowhere.0.to_string(),
+        ]));
+    }
+}
+
+/// The static library, with C and with C++, and without the shared one in sight.
+#[test]
+fn statically_linked() {
+    let (server, nowhere) = (server(), Nowhere::new());
+    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let built = program(&cc, "ffi-static-locking", "locking.c", &[], Link::Static);
+    let needed = Command::new("readelf").arg("-d").arg(&built).output().expect("readelf runs");
+    assert!(!String::from_utf8_lossy(&needed.stdout).contains("liblockclient"));
+    expect_done(Command::new(built).args([server.addr().to_string(), nowhere.0.to_string()]));
+
+    let scripted = Scripted::start();
+    let built = program(&cxx(), "ffi-static-raii", "raii.cpp", &["-std=c++17"], Link::Static);
+    expect_done(Command::new(built).args([
+        server.addr().to_string(),
+        scripted.address(),
+        nowhere.0.to_string(),
+    ]));
 }
