@@ -326,8 +326,7 @@ impl Client {
             Err(Refused::Stuck) => return Ok(Outcome::NotSent(self.last_failure())),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        self.wait(&slot);
-        let outcome = self.take(&slot).unwrap_or(Err(Error::Taken));
+        let outcome = self.wait(&slot);
         shared.slots.put(slot);
         outcome
     }
@@ -374,10 +373,15 @@ impl Client {
         }
     }
 
-    /// Blocks until a slot has a result.
-    pub(crate) fn wait(&self, slot: &SyncArc<Slot>) {
-        if slot.wait(sys::mono) {
-            self.overdue(slot);
+    /// Blocks until a slot has a result, and takes it.
+    pub(crate) fn wait(&self, slot: &SyncArc<Slot>) -> Result<Outcome<Grant>, Error> {
+        loop {
+            if slot.wait(sys::mono) {
+                self.overdue(slot);
+            }
+            if let Some(outcome) = self.take(slot) {
+                return outcome;
+            }
         }
     }
 
@@ -506,3 +510,7 @@ impl fmt::Debug for Client {
         f.debug_struct("Client").field("endpoints", &self.shared().endpoints).finish()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "client_tests.rs"]
+mod tests;
