@@ -332,3 +332,39 @@ fn limits_that_are_reached_are_logged_but_not_as_often_as_they_are() {
     let said = log.matches("malformed frame").count();
     assert!((1..20).contains(&said), "{said} of 100 in\n{log}");
 }
+
+#[test]
+fn ends_of_streams_are_seen_before_leases_end_in_the_same_turn() {
+    let lockd = Lockd::start(&[]);
+    let mut holder = Peer::connect(lockd.address);
+    let mut dead = Peer::connect(lockd.address);
+    let mut patient = Peer::connect(lockd.address);
+    let token = holder.take(1, "k", 1);
+    dead.acquire(2, "k", 60, 60);
+    dead.expect_served();
+    patient.acquire(3, "k", 60, 60);
+    patient.expect_served();
+    lockd.freeze();
+    drop(dead);
+    std::thread::sleep(Duration::from_millis(1200));
+    lockd.signal("CONT");
+    // Not a token was spent on the dead.
+    assert_eq!(patient.answer(), Answer::Acquired { owner: 3, token: token + 1, key: "k".into() });
+}
+
+#[test]
+fn more_requests_than_a_batch_are_all_answered_when_they_come_with_the_end() {
+    let lockd = Lockd::start(&[]);
+    let mut peer = Peer::connect(lockd.address);
+    peer.expect_served();
+    lockd.freeze();
+    for owner in 1..=100 {
+        peer.release(owner, 0, "_probe");
+    }
+    peer.end_sending();
+    lockd.signal("CONT");
+    for owner in 1..=100 {
+        assert_eq!(peer.answer(), plain('N', owner, "_probe"));
+    }
+    peer.expect_end();
+}
