@@ -10,7 +10,7 @@ pub enum Malformed {
     /// The op is not one of this direction's.
     #[error("unknown op {0:#04x}")]
     UnknownOp(u8),
-    /// No frame end within the reader's limit.
+    /// As many bytes as the reader's limit, and no frame end among them.
     #[error("frame longer than the limit")]
     Oversized,
     /// Text in a frame that carries none.
@@ -70,7 +70,7 @@ impl Direction for FromClient {
 
     fn parse<'a>(op: u8, header: &'a [u8], text: &'a [u8]) -> Result<ClientFrame<'a>, Malformed> {
         // A line-minded client may end its frames with CR LF.
-        let key = text.strip_suffix(b"\r").unwrap_or(text);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
         let mut fields = Fields(header);
         match op {
             b'A' => {
@@ -79,12 +79,12 @@ impl Direction for FromClient {
                 if lease == 0 {
                     return Err(Malformed::ZeroLease);
                 }
-                Ok(ClientFrame::Acquire { wait, lease, owner, key })
+                Ok(ClientFrame::Acquire { wait, lease, owner, key: text })
             }
             b'R' => {
                 let owner = nonzero(u64::from_be_bytes(fields.take()), Malformed::ZeroOwner)?;
                 let token = u64::from_be_bytes(fields.take());
-                Ok(ClientFrame::Release { owner, token, key })
+                Ok(ClientFrame::Release { owner, token, key: text })
             }
             b'H' => {
                 no_text(text)?;
@@ -125,6 +125,8 @@ impl Direction for FromServer {
             }
             _ => {}
         }
+        // Owner 0 is let through: it matches no request, which closes the connection as well, but
+        // the token of such a grant is genuine and its reader must be able to release it.
         let owner = u64::from_be_bytes(fields.take());
         let key = text;
         match op {
@@ -190,16 +192,19 @@ fn parse<D: Direction>(frame: &[u8]) -> Result<D::Frame<'_>, Malformed> {
 }
 
 /// Cuts a byte stream into frames. Keeps the start of an unfinished one; allocates nothing.
+///
+/// An error is final: every later call gives it again.
 #[derive(Debug, Clone)]
 pub struct Decoder<D> {
-    kept: [u8; SERVER_READ_LIMIT],
-    len: usize,
+    unfinished: Unfinished,
+    failed: Option<Malformed>,
     direction: PhantomData<D>,
 }
 
 impl<D: Direction> Default for Decoder<D> {
     fn default() -> Decoder<D> {
-        Decoder { kept: [0; SERVER_READ_LIMIT], len: 0, direction: PhantomData }
+        const { assert!(D::LIMIT <= SERVER_READ_LIMIT) };
+        Decoder { unfinished: Unfinished::default(), failed: None, direction: PhantomData }
     }
 }
 
@@ -207,57 +212,86 @@ impl<D: Direction> Decoder<D> {
     /// Takes the next frame off `input`, which is left at the byte after it. `None` once all of
     /// `input` is consumed; an unfinished frame's start is kept for the next call.
     ///
+    /// The frame borrows from `input` or from the decoder, so it must be done with before the next
+    /// call.
+    ///
     /// # Errors
     /// The stream is malformed; nothing more can be read from it.
-    pub fn next<'a>(
+    pub fn next<'a, 'input: 'a>(
         &'a mut self,
-        input: &mut &'a [u8],
+        input: &mut &'input [u8],
     ) -> Result<Option<D::Frame<'a>>, Malformed> {
-        if self.len == 0 {
-            return match frame_len::<D>(input)? {
-                Some(len) => {
-                    let (frame, rest) = input.split_at(len);
-                    *input = rest;
-                    parse::<D>(frame).map(Some)
-                }
-                None => {
-                    self.keep(input);
-                    *input = &[];
-                    Ok(None)
-                }
-            };
+        if let Some(error) = self.failed {
+            return Err(error);
         }
-        let had = self.len;
-        let room = D::LIMIT - had;
-        self.keep(&input[..input.len().min(room)]);
-        match frame_len::<D>(&self.kept[..self.len])? {
-            Some(len) => {
-                *input = &input[len - had..];
-                self.len = 0;
-                parse::<D>(&self.kept[..len]).map(Some)
-            }
-            None => {
-                *input = &[];
-                Ok(None)
-            }
+        let next = self.unfinished.next::<D>(input);
+        if let Err(error) = &next {
+            self.failed = Some(*error);
         }
+        next
     }
 
-    /// Whether a frame has begun and not ended.
+    /// Whether a frame has begun and not ended. Says nothing once the stream is malformed.
     pub fn is_mid_frame(&self) -> bool {
-        self.len > 0
+        self.unfinished.len > 0
     }
 
     /// The stream has ended.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`] if it ended inside a frame.
+    /// [`Malformed::Truncated`] if it ended inside a frame, or the error that it had before.
     pub fn finish(&self) -> Result<(), Malformed> {
-        if self.is_mid_frame() { Err(Malformed::Truncated) } else { Ok(()) }
+        match self.failed {
+            Some(error) => Err(error),
+            None if self.is_mid_frame() => Err(Malformed::Truncated),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The start of a frame whose end has not come yet; empty between frames.
+#[derive(Debug, Clone)]
+struct Unfinished {
+    bytes: [u8; SERVER_READ_LIMIT],
+    len: usize,
+}
+
+impl Default for Unfinished {
+    fn default() -> Unfinished {
+        Unfinished { bytes: [0; SERVER_READ_LIMIT], len: 0 }
+    }
+}
+
+impl Unfinished {
+    fn next<'a, 'input: 'a, D: Direction>(
+        &'a mut self,
+        input: &mut &'input [u8],
+    ) -> Result<Option<D::Frame<'a>>, Malformed> {
+        // A frame that arrived whole is read where it lies.
+        if self.len == 0 {
+            let Some(len) = frame_len::<D>(input)? else {
+                self.keep(input);
+                *input = &[];
+                return Ok(None);
+            };
+            let (frame, rest) = input.split_at(len);
+            *input = rest;
+            return parse::<D>(frame).map(Some);
+        }
+        let had = self.len;
+        // Bytes beyond this frame may be copied too: they are not taken off `input`.
+        self.keep(&input[..input.len().min(D::LIMIT - had)]);
+        let Some(len) = frame_len::<D>(&self.bytes[..self.len])? else {
+            *input = &[];
+            return Ok(None);
+        };
+        *input = &input[len - had..];
+        self.len = 0;
+        parse::<D>(&self.bytes[..len]).map(Some)
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        self.kept[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 }

@@ -1,0 +1,189 @@
+/* A process that forks with clients, tickets and a lock in use. argv: a server. */
+#include "check.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#define FORKED LOCKCLIENT_E_FORKED
+
+/* Waits for a child and wants it to end well. */
+static void reap(pid_t child)
+{
+    int status = 0;
+    CHECK(child > 0);
+    while (waitpid(child, &status, 0) < 0)
+        CHECK(errno == EINTR);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Everything says so, at once, and frees cleanly. */
+static void child_of(lockclient *client, lockclient_ticket *waiting, lockclient_ticket *granted,
+                     uint64_t token)
+{
+    lockclient_grant grant = garbage();
+    lockclient_ticket *ticket = (lockclient_ticket *)(uintptr_t)1;
+    lockclient_stats stats;
+    memset(&stats, 0xa5, sizeof stats);
+    uint64_t start = now_ms();
+    EXPECT(FORKED, lockclient_acquire(client, "other", NUL, 60000, 1000, 0, &grant));
+    ZEROED(grant);
+    EXPECT(FORKED, lockclient_acquire_start(client, "other", NUL, 60000, 1000, 0, &ticket));
+    CHECK(ticket == NULL);
+    EXPECT(FORKED, lockclient_release(client, "held", NUL, token));
+    EXPECT(FORKED, lockclient_release_start(client, "held", NUL, token));
+    EXPECT(FORKED, lockclient_wait_ready(client, 60000));
+    EXPECT(FORKED, lockclient_shutdown(client, 60000));
+    EXPECT(FORKED, lockclient_get_stats(client, &stats, sizeof stats));
+    ZEROED(stats);
+    CHECK(lockclient_completion_fd(client) == -1);
+    CHECK(lockclient_next_completed(client) == NULL);
+    grant = garbage();
+    EXPECT(FORKED, lockclient_ticket_wait(waiting, &grant));
+    ZEROED(grant);
+    EXPECT(FORKED, lockclient_ticket_poll(granted, &grant));
+    EXPECT(FORKED, lockclient_ticket_cancel(waiting));
+    CHECK(lockclient_ticket_fd(waiting) == -1);
+    CHECK(strstr(lockclient_last_error(), "fork") != NULL);
+    lockclient_ticket_free(waiting);
+    lockclient_ticket_free(granted);
+    EXPECT(FORKED, lockclient_close(client, 60000));
+    /* All of it: one call that waits for anything takes longer. */
+    CHECK(now_ms() - start < 5000);
+}
+
+static void with_everything_in_use(const char *endpoint)
+{
+    lockclient_grant grant = garbage();
+    lockclient *client = open_ready(endpoint);
+    uint64_t token = hold(client, "held");
+    lockclient_ticket *waiting = NULL, *granted = NULL;
+    EXPECT(LOCKCLIENT_OK,
+           lockclient_acquire_start(client, "held", NUL, 100000, 30000, 0, &waiting));
+    EXPECT(LOCKCLIENT_OK,
+           lockclient_acquire_start(client, "free", NUL, 100000, 30000, 0, &granted));
+    CHECK(readable(lockclient_ticket_fd(granted), 30000));
+    int fd = lockclient_ticket_fd(waiting);
+    CHECK(fd >= 0 && !readable(fd, 0));
+    AWAIT(client, in_flight_now, 1);
+
+    for (int i = 0; i < 5; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            child_of(client, waiting, granted, token);
+            if (i % 2 == 0)
+                _exit(0);
+            /* Its own client works in the child. */
+            lockclient *own = open_ready(endpoint);
+            EXPECT(LOCKCLIENT_TIMED_OUT, acquire(own, "held", 0, &grant));
+            uint64_t mine = hold(own, "child");
+            EXPECT(LOCKCLIENT_OK, lockclient_release(own, "child", NUL, mine));
+            EXPECT(LOCKCLIENT_OK, lockclient_close(own, 5000));
+            _exit(0);
+        }
+        reap(child);
+    }
+
+    /* The parent was not disturbed: the lock is still held, the ticket still waits, on the same
+     * connection, and gets its grant. */
+    EXPECT(LOCKCLIENT_PENDING, lockclient_ticket_poll(waiting, &grant));
+    SAME(0, stats_of(client).connections_closed);
+    SAME(0, stats_of(client).released);
+    EXPECT(LOCKCLIENT_OK, lockclient_release(client, "held", NUL, token));
+    EXPECT(LOCKCLIENT_OK, lockclient_ticket_wait(waiting, &grant));
+    CHECK(grant.token > token);
+    EXPECT(LOCKCLIENT_OK, lockclient_release(client, "held", NUL, grant.token));
+    EXPECT(LOCKCLIENT_OK, lockclient_ticket_poll(granted, &grant));
+    EXPECT(LOCKCLIENT_OK, lockclient_release(client, "free", NUL, grant.token));
+    lockclient_ticket_free(waiting);
+    lockclient_ticket_free(granted);
+    EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
+}
+
+/* A child that just lives on, with every descriptor inherited, holds up no close of the parent. */
+static void closes_while_a_child_lives(const char *endpoint)
+{
+    int gate[2];
+    lockclient *client = open_ready(endpoint);
+    hold(client, "dangling");
+    CHECK(pipe(gate) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        close(gate[1]);
+        _exit(read(gate[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(gate[0]);
+    uint64_t start = now_ms();
+    EXPECT(LOCKCLIENT_OK, lockclient_close(client, 20000));
+    CHECK(now_ms() - start < 15000);
+    lockclient *second = open_ready(endpoint);
+    hold(second, "second");
+    EXPECT(LOCKCLIENT_OK, lockclient_close(second, 5000));
+    close(gate[1]);
+    reap(child);
+}
+
+/* Descriptors of the library that an exec'ed program would see. */
+static void nothing_survives_exec(const char *endpoint)
+{
+    static bool inherited[1024]; /* not ours: whoever started this process left them open */
+    for (int fd = 0; fd < 1024; fd++)
+        inherited[fd] = fcntl(fd, F_GETFD) >= 0;
+    lockclient *client = open_ready(endpoint);
+    lockclient_ticket *ticket = NULL;
+    EXPECT(LOCKCLIENT_OK, lockclient_acquire_start(client, "exec", NUL, 10000, 1000, 0, &ticket));
+    CHECK(lockclient_ticket_fd(ticket) >= 0 && lockclient_completion_fd(client) >= 0);
+    int found = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+        if (flags >= 0 && !inherited[fd]) {
+            found++;
+            CHECK((flags & FD_CLOEXEC) != 0);
+        }
+    }
+    CHECK(found >= 4); /* a socket, an epoll, and the two above at the least */
+    lockclient_ticket_free(ticket);
+    EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
+}
+
+/* The classic way to become a daemon: the client belongs to the grandchild that opens it. */
+static void daemons(const char *endpoint)
+{
+    lockclient_config *config = lockclient_config_new();
+    EXPECT(LOCKCLIENT_OK, lockclient_config_add_endpoint(config, endpoint));
+    lockclient *early = open_ready(endpoint);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(setsid() > 0);
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            lockclient_grant grant;
+            EXPECT(FORKED, acquire(early, "daemon", 0, &grant));
+            EXPECT(FORKED, lockclient_close(early, 0));
+            /* A configuration is plain data, and may come from before. */
+            lockclient *late = NULL;
+            EXPECT(LOCKCLIENT_OK, lockclient_open(config, &late));
+            lockclient_config_free(config);
+            uint64_t token = hold(late, "daemon");
+            EXPECT(LOCKCLIENT_OK, lockclient_release(late, "daemon", NUL, token));
+            EXPECT(LOCKCLIENT_OK, lockclient_close(late, 5000));
+            _exit(0);
+        }
+        reap(grandchild);
+        _exit(0);
+    }
+    reap(child);
+    hold(early, "daemon");
+    EXPECT(LOCKCLIENT_OK, lockclient_close(early, 5000));
+    lockclient_config_free(config);
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 2);
+    with_everything_in_use(argv[1]);
+    closes_while_a_child_lives(argv[1]);
+    nothing_survives_exec(argv[1]);
+    daemons(argv[1]);
+    return done();
+}

@@ -1,0 +1,54 @@
+/* What a host can find out about its own process. */
+#ifndef HOST_H
+#define HOST_H
+
+#include "check.h"
+
+#include <dirent.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+static inline int thread_id(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+static inline int entries(const char *path)
+{
+    int count = 0;
+    DIR *directory = opendir(path);
+    CHECK(directory != NULL);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static inline int open_descriptors(void)
+{
+    return entries("/proc/self/fd") - 1; /* the one that reads the directory */
+}
+
+static inline int running_threads(void)
+{
+    return entries("/proc/self/task");
+}
+
+/* Threads that have ended may still be listed for a moment. */
+#define AWAIT_THREADS(number)                                                                      \
+    do {                                                                                           \
+        uint64_t until_ = now_ms() + 30000;                                                        \
+        while (running_threads() != (number) && now_ms() < until_)                                 \
+            sleep_ms(1);                                                                           \
+        SAME(number, running_threads());                                                           \
+    } while (0)
+
+/* Processor time that this process has used. */
+static inline uint64_t cpu_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+#endif

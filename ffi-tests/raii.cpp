@@ -1,0 +1,240 @@
+// lockclient.hpp against a server. argv: a server, a server that does what the key says, an address
+// where nothing listens.
+#include "lockclient.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <poll.h>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+using namespace lock_client;
+using namespace std::chrono_literals;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::fprintf(stderr, "%s:%d: %s\n  last error: %s\n", __FILE__, __LINE__, #condition,  \
+                         lockclient_last_error());                                                 \
+            std::_Exit(1);                                                                         \
+        }                                                                                          \
+    } while (false)
+
+static_assert(std::is_nothrow_move_constructible_v<Lock> && std::is_nothrow_move_assignable_v<Lock>);
+static_assert(!std::is_copy_constructible_v<Lock> && !std::is_copy_assignable_v<Lock>);
+static_assert(std::is_nothrow_destructible_v<Lock> && std::is_nothrow_destructible_v<Client>);
+static_assert(std::is_nothrow_move_constructible_v<Ticket> && !std::is_copy_constructible_v<Ticket>);
+static_assert(std::is_nothrow_move_constructible_v<Result<Lock>>);
+static_assert(std::is_copy_constructible_v<Client>);
+
+namespace {
+
+Client open_ready(const std::string &endpoint)
+{
+    auto client = Client::open(Config().endpoint(endpoint));
+    CHECK(client);
+    CHECK(client->wait_ready(30s));
+    return *std::move(client);
+}
+
+bool is_free(const Client &client, std::string_view key)
+{
+    auto lock = client.acquire(key, {0s, 0s});
+    CHECK(lock || lock.code() == LOCKCLIENT_TIMED_OUT);
+    return lock.has_value();
+}
+
+void locks(const Client &client)
+{
+    std::uint64_t token = 0;
+    {
+        auto lock = client.acquire("raii", {10s, 1s});
+        CHECK(lock && lock.code() == LOCKCLIENT_OK && lock.is_definite() && lock.why().empty());
+        token = lock->token();
+        CHECK(token != 0 && lock->owner() != 0 && lock->key() == "raii");
+        CHECK(lock->remaining_at_delivery() > 1s && lock->remaining_at_delivery() < 30s);
+        auto second = client.acquire("raii", {0s, 1s});
+        CHECK(!second && second.code() == LOCKCLIENT_TIMED_OUT && second.is_definite());
+        CHECK(!second.why().empty() && second.name() == std::string("LOCKCLIENT_TIMED_OUT"));
+    }
+    // The destructor gave it back; a move carries it away, once.
+    auto lock = client.acquire("raii", {10s, 1s});
+    CHECK(lock && lock->token() > token);
+    Lock first = *std::move(lock);
+    Lock moved = std::move(first);
+    CHECK(!first && moved && !is_free(client, "raii"));
+    auto other = client.acquire("other", {10s, 1s});
+    CHECK(other);
+    moved = *std::move(other); // gives back what it held
+    CHECK(moved.key() == "other" && is_free(client, "raii") && !is_free(client, "other"));
+    Lock &self = moved;
+    moved = std::move(self);
+    CHECK(moved && !is_free(client, "other"));
+    CHECK(moved.release());
+    CHECK(!moved && is_free(client, "other"));
+    CHECK(moved.release().code() == LOCKCLIENT_NOT_HELD);
+
+    // Detached, it stays held until its token is released.
+    auto kept = client.acquire("kept", {10s, 1s});
+    CHECK(kept);
+    const lockclient_grant grant = kept->detach();
+    kept = Status(LOCKCLIENT_OK, "");
+    CHECK(!is_free(client, "kept"));
+    CHECK(client.release("kept", grant.token));
+    CHECK(client.release("kept", grant.token).code() == LOCKCLIENT_NOT_HELD);
+}
+
+void refusals(const Client &client)
+{
+    CHECK(client.acquire("", {0s, 0s}).code() == LOCKCLIENT_E_BAD_KEY);
+    CHECK(client.acquire(std::string_view(), {0s, 0s}).code() == LOCKCLIENT_E_BAD_KEY);
+    CHECK(client.acquire("a b", {0s, 0s}).why().find("space") != std::string::npos);
+    CHECK(client.acquire(std::string(129, 'k'), {0s, 0s}).code() == LOCKCLIENT_E_BAD_KEY);
+    CHECK(client.acquire("k", {-1ms, 0s}).code() == LOCKCLIENT_E_UNSUPPORTED_DURATION);
+    CHECK(client.acquire("k", {256s, 0s}).code() == LOCKCLIENT_E_UNSUPPORTED_DURATION);
+    CHECK(client.acquire("k", {0s, 0s, 0s}).code() == LOCKCLIENT_E_UNSUPPORTED_DURATION);
+    CHECK(client.acquire("k", {0s, 2s, 1s}).code() == LOCKCLIENT_E_INSUFFICIENT_LEASE);
+    CHECK(client.acquire("k", {std::chrono::milliseconds::max(), 0s}).code() ==
+          LOCKCLIENT_E_UNSUPPORTED_DURATION);
+    CHECK(client.start("a\nb", {0s, 0s}).code() == LOCKCLIENT_E_BAD_KEY);
+    // A view need not end with a NUL.
+    const std::string_view text = "views/1234";
+    auto lock = client.acquire(text.substr(0, 5), {10s, 1s});
+    CHECK(lock && lock->key() == "views" && is_free(client, text) && !is_free(client, "views"));
+
+    CHECK(Client::open(Config()).code() == LOCKCLIENT_E_INVALID_ARGUMENT);
+    auto bad = Client::open(Config().endpoint("nonsense").connections(0).endpoint("a:1"));
+    CHECK(!bad && bad.code() == LOCKCLIENT_E_INVALID_ARGUMENT);
+    CHECK(bad.why().find("nonsense") != std::string::npos);
+    CHECK(!Client::open(Config().endpoint("a:1").secret("short")));
+    CHECK(!Client::open(Config().endpoint("a:1").response_grace(-1ms)));
+}
+
+void unknown(const std::string &scripted)
+{
+    auto client = open_ready(scripted);
+    auto lock = client.acquire("drop/1", {20s, 1s});
+    CHECK(!lock && lock.code() == LOCKCLIENT_INDETERMINATE && !lock.is_definite());
+    CHECK(client.acquire("busy/1", {20s, 1s}).code() == LOCKCLIENT_BUSY);
+}
+
+void tickets(const Client &client, const std::string &nowhere)
+{
+    auto ticket = client.start("ticket", {10s, 1s});
+    CHECK(ticket && ticket->fd() >= 0);
+    pollfd poller{ticket->fd(), POLLIN, 0};
+    CHECK(poll(&poller, 1, 30000) == 1);
+    auto lock = ticket->poll();
+    CHECK(lock && *lock && (*lock)->key() == "ticket");
+    CHECK(ticket->wait().code() == LOCKCLIENT_E_TAKEN);
+    auto waiting = client.start("ticket", {60s, 1s});
+    CHECK(waiting && !waiting->poll());
+    CHECK((*lock)->release());
+    CHECK(waiting->wait());
+
+    auto lonely = Client::open(Config().endpoint(nowhere));
+    CHECK(lonely);
+    auto unsent = lonely->start("k", {60s, 1s});
+    CHECK(unsent && unsent->cancel());
+    CHECK(unsent->wait().code() == LOCKCLIENT_CANCELLED);
+
+    // Many, by one descriptor; the tickets still own themselves.
+    std::vector<Ticket> many;
+    std::set<lockclient_ticket *> left;
+    for (int i = 0; i < 100; i++) {
+        auto one = client.start("many/" + std::to_string(i), {60s, 1s});
+        CHECK(one);
+        left.insert(one->native());
+        many.push_back(*std::move(one));
+    }
+    while (!left.empty()) {
+        pollfd any{client.completion_fd(), POLLIN, 0};
+        CHECK(poll(&any, 1, 30000) == 1);
+        while (lockclient_ticket *done = client.next_completed())
+            left.erase(done);
+    }
+}
+
+// Locks and tickets keep their client open; the last of them closes it.
+void lifetimes(const std::string &endpoint, const Client &watcher)
+{
+    std::optional<Lock> last;
+    {
+        Client client = open_ready(endpoint);
+        const Client copy = client;
+        auto lock = copy.acquire("lifetime", {10s, 1s});
+        CHECK(lock);
+        last = *std::move(lock);
+    }
+    CHECK(!is_free(watcher, "lifetime"));
+    last.reset();
+    // Closing waited for the release.
+    CHECK(is_free(watcher, "lifetime"));
+}
+
+void logs(const std::string &endpoint, const std::string &nowhere)
+{
+    auto lines = std::make_shared<std::atomic<int>>(0);
+    {
+        Config config;
+        config.endpoint(nowhere).endpoint(endpoint).log(
+            [lines](LogLevel level, std::string_view text) {
+                CHECK(level >= LogLevel::error && level <= LogLevel::debug && !text.empty());
+                ++*lines;
+#if defined(__cpp_exceptions)
+                throw std::runtime_error("costs a line and nothing else");
+#endif
+            });
+        auto client = Client::open(config);
+        CHECK(client && client->wait_ready(30s));
+        CHECK(client->acquire("logged", {10s, 1s}));
+        CHECK(client->shutdown(10s));
+        CHECK(client->acquire("logged", {10s, 1s}).code() == LOCKCLIENT_E_CLOSED);
+    }
+    CHECK(*lines > 0);
+    CHECK(lines.use_count() == 1);
+}
+
+void threads(const Client &client)
+{
+    std::vector<std::thread> all;
+    int inside = 0;
+    std::uint64_t greatest = 0;
+    for (int i = 0; i < 4; i++)
+        all.emplace_back([&] {
+            for (int round = 0; round < 25; round++) {
+                auto lock = client.acquire("threads", {200s, 1s});
+                CHECK(lock && ++inside == 1 && lock->token() > greatest);
+                greatest = lock->token();
+                --inside;
+                CHECK(lock->release());
+            }
+        });
+    for (auto &thread : all)
+        thread.join();
+    CHECK(client.stats().acquired >= 100);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 4);
+    {
+        const Client client = open_ready(argv[1]);
+        locks(client);
+        refusals(client);
+        tickets(client, argv[3]);
+        lifetimes(argv[1], client);
+        threads(client);
+    }
+    unknown(argv[2]);
+    logs(argv[1], argv[3]);
+    std::puts("done");
+    return 0;
+}

@@ -1,0 +1,223 @@
+//! What callers ask of the background thread: a queue under one lock, emptied in one swap.
+
+use super::waker::Waker;
+use crate::clock::Mono;
+use crate::engine::{ReleaseCall, ReleaseOutcome};
+use crate::reason::ReasonKind;
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::ticket::{Reclaim, Reply, Slot};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a push waits for the lock where nothing is lost but an early word to the engine,
+/// which finds out by itself later on.
+pub(crate) const BRIEFLY: Duration = Duration::from_millis(10);
+
+/// How long a push waits for the lock where a lease's end is the safety net. The lock is held for
+/// a few instructions: only a holder that the system has stopped makes anybody wait.
+pub(crate) const PATIENTLY: Duration = Duration::from_secs(1);
+
+/// A queue's room that is kept from one turn to the next.
+const KEPT: usize = 1024;
+
+/// What is asked of the background thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// An acquire.
+    Acquire(Arc<Slot>),
+    /// The slot's caller has given it up, and why.
+    Withdraw(Arc<Slot>, ReasonKind),
+    /// A release, and who wants to know its end.
+    Release(ReleaseCall, Audience),
+    /// A grant that could not be handed over.
+    Reclaim(Reclaim),
+    /// Somebody waits for a node that serves.
+    WaitReady(Arc<Reply<bool>>),
+    /// The client is closed; the lane drains until then.
+    Shutdown(Mono),
+    /// An endpoint's name was looked up.
+    Resolved(u16, io::Result<Vec<SocketAddr>>),
+}
+
+/// Who wants to know a release's end.
+#[derive(Debug)]
+pub(crate) enum Audience {
+    /// Nobody.
+    Nobody,
+    /// The count of started releases.
+    Count,
+    /// A blocked caller. Nothing: the thread has ended.
+    Caller(Arc<Reply<Option<ReleaseOutcome>>>),
+}
+
+/// Why something was not taken. Nothing of it will be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Too many acquires wait.
+    Full,
+    /// The client is closed.
+    Closed,
+    /// The background thread has ended, or cannot be reached.
+    Ended,
+    /// The queue's lock could not be had in time.
+    Stuck,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    Closing,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Inner {
+    waiting: Vec<Command>,
+    /// Acquires in `waiting`.
+    acquires: usize,
+    /// Acquires that wait unsent in the engine, at most.
+    unsent: usize,
+    stage: Stage,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    inner: Mutex<Inner>,
+    waker: Waker,
+    /// The waker does not work any more.
+    broken: AtomicBool,
+    /// For a look without the lock.
+    closed: AtomicBool,
+    limit: usize,
+}
+
+impl Commands {
+    pub(crate) fn new(waker: Waker, limit: usize) -> Commands {
+        let inner = Inner { waiting: Vec::new(), acquires: 0, unsent: 0, stage: Stage::Open };
+        Commands {
+            inner: Mutex::new(inner),
+            waker,
+            broken: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            limit,
+        }
+    }
+
+    /// Whether the client was closed, or its thread has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the thread has ended without having been asked to, or cannot be reached.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Adds an acquire; there may be more than enough already (CON-7).
+    pub(crate) fn acquire(&self, slot: Arc<Slot>, patience: Duration) -> Result<(), Refused> {
+        let mut inner = self.open(patience)?;
+        if inner.acquires + inner.unsent >= self.limit {
+            return Err(Refused::Full);
+        }
+        inner.acquires += 1;
+        self.add(inner, Command::Acquire(slot))
+    }
+
+    /// Adds what has no bound but its callers' number.
+    pub(crate) fn push(&self, command: Command, patience: Duration) -> Result<(), Refused> {
+        let inner = self.open(patience)?;
+        self.add(inner, command)
+    }
+
+    /// Adds what is still taken while the client closes: what ends something.
+    pub(crate) fn push_last(&self, command: Command, patience: Duration) -> Result<(), Refused> {
+        let inner = self.lock(patience)?;
+        self.add(inner, command)
+    }
+
+    /// Asks the thread to end. Nothing new is taken afterwards.
+    pub(crate) fn shut(&self, deadline: Mono) -> Result<(), Refused> {
+        let mut inner = self.lock(PATIENTLY)?;
+        inner.stage = Stage::Closing;
+        self.closed.store(true, Ordering::Release);
+        self.add(inner, Command::Shutdown(deadline))
+    }
+
+    fn lock(&self, patience: Duration) -> Result<MutexGuard<'_, Inner>, Refused> {
+        let guard = self.inner.try_lock().or_else(|| self.inner.try_lock_for(patience));
+        let inner = guard.ok_or(Refused::Stuck)?;
+        if inner.stage == Stage::Ended || self.is_broken() {
+            return Err(Refused::Ended);
+        }
+        Ok(inner)
+    }
+
+    fn open(&self, patience: Duration) -> Result<MutexGuard<'_, Inner>, Refused> {
+        let inner = self.lock(patience)?;
+        if inner.stage == Stage::Closing { Err(Refused::Closed) } else { Ok(inner) }
+    }
+
+    fn add(&self, mut inner: MutexGuard<'_, Inner>, command: Command) -> Result<(), Refused> {
+        inner.waiting.push(command);
+        drop(inner);
+        if self.waker.wake().is_err() {
+            // The host has closed our descriptors. The thread finds out when it wakes by itself.
+            self.broken.store(true, Ordering::Release);
+            return Err(Refused::Ended);
+        }
+        Ok(())
+    }
+
+    /// The thread: swaps what waits with `batch`, which is empty. `unsent` is the engine's count.
+    pub(crate) fn take(&self, batch: &mut Vec<Command>, unsent: usize) {
+        if batch.capacity() > KEPT {
+            *batch = Vec::new();
+        }
+        let mut inner = self.inner.lock();
+        std::mem::swap(&mut inner.waiting, batch);
+        inner.unsent = unsent + inner.acquires;
+        inner.acquires = 0;
+    }
+
+    /// The thread: whether it may sleep, that is, nothing waits. From now on a push wakes it.
+    pub(crate) fn may_sleep(&self, unsent: usize) -> bool {
+        // Before the look: whoever pushes after the look finds the flag cleared.
+        self.waker.sleeping();
+        let mut inner = self.inner.lock();
+        let idle = inner.waiting.is_empty();
+        inner.unsent = unsent;
+        drop(inner);
+        if !idle {
+            self.waker.awake();
+        }
+        idle
+    }
+
+    /// The thread: it has woken.
+    pub(crate) fn woken(&self) {
+        self.waker.awake();
+    }
+
+    /// The thread wants to end: it may if nothing waits, and then nothing is taken any more.
+    pub(crate) fn end_if_idle(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let idle = inner.waiting.is_empty();
+        if idle {
+            inner.stage = Stage::Ended;
+        }
+        idle
+    }
+
+    /// The thread ends: what waits is handed over, and nothing is taken any more.
+    pub(crate) fn end(&self) -> Vec<Command> {
+        let mut inner = self.inner.lock();
+        if inner.stage == Stage::Open {
+            self.broken.store(true, Ordering::Release);
+        }
+        inner.stage = Stage::Ended;
+        self.closed.store(true, Ordering::Release);
+        std::mem::take(&mut inner.waiting)
+    }
+}

@@ -1,0 +1,545 @@
+//! The background thread: readiness in, bytes out, and the engine's effects.
+
+use super::commands::{Audience, Command};
+use super::dial::{Dial, Dialer};
+use super::shared::Shared;
+use super::socket::{Progress, Socket};
+use super::sys::{self, Identity};
+use super::waker::WakeReceiver;
+use crate::clock::Mono;
+use crate::engine::{ConnId, Effect, Engine, ReleaseId, ReleaseOutcome, SendResult, Settings};
+use crate::outcome::Shutdown;
+use crate::reason::{Reason, ReasonKind};
+use crate::sync::{Arc as SyncArc, Ordering};
+use crate::ticket::{Desk, Reclaim, Reply, Slot};
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The token of the waker; connections have their ids, which count up from 1.
+const WAKE: Token = Token(usize::MAX);
+
+/// One read takes at most this much.
+const BUFFER: usize = 64 * 1024;
+
+/// Reads of one connection in one turn, so that no server keeps the thread from the others.
+const READS: usize = 8;
+
+/// Reads of one connection when it must be read to its end before something is decided.
+const DRAIN_READS: usize = 256;
+
+/// The longest sleep: a thread whose descriptors were closed behind its back is not told.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// A connection, from its dial to its close.
+#[derive(Debug)]
+enum Link {
+    Dialing(Dial),
+    Open(Socket),
+}
+
+/// The thread's own.
+#[derive(Debug)]
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    engine: Engine,
+    desk: Desk,
+    poll: Poll,
+    /// The poll's, as far as it can be told (HOST-3).
+    identity: Identity,
+    receiver: WakeReceiver,
+    /// How often the thread has slept.
+    sleep: u64,
+    links: HashMap<ConnId, Link>,
+    dialer: Dialer,
+    /// Connections that may have more to read.
+    readable: VecDeque<ConnId>,
+    /// Connections that the engine wants read to their end.
+    drains: VecDeque<ConnId>,
+    batch: Vec<Command>,
+    audiences: HashMap<ReleaseId, Audience>,
+    hopefuls: Vec<SyncArc<Reply<bool>>>,
+    buffer: Box<[u8]>,
+    closing: Option<Closing>,
+}
+
+/// A shutdown under way.
+#[derive(Debug, Clone, Copy)]
+struct Closing {
+    deadline: Mono,
+    /// Releases that had stayed without an answer before.
+    unconfirmed: u64,
+}
+
+impl Driver {
+    pub(super) fn new(
+        settings: Settings,
+        shared: Arc<Shared>,
+        receiver: WakeReceiver,
+    ) -> io::Result<Driver> {
+        let poll = Poll::new()?;
+        let mut receiver = receiver;
+        let identity = Identity::of(poll.as_raw_fd())?;
+        poll.registry().register(receiver.source()?, WAKE, Interest::READABLE)?;
+        Ok(Driver {
+            engine: Engine::new(settings, sys::now()),
+            desk: Desk::new(),
+            poll,
+            identity,
+            receiver,
+            sleep: 0,
+            links: HashMap::new(),
+            dialer: Dialer::new(&shared.endpoints),
+            readable: VecDeque::new(),
+            drains: VecDeque::new(),
+            batch: Vec::new(),
+            audiences: HashMap::new(),
+            hopefuls: Vec::new(),
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            closing: None,
+            shared,
+        })
+    }
+
+    /// Runs until the client is closed.
+    pub(super) fn run(&mut self) -> io::Result<Shutdown> {
+        let mut events = Events::with_capacity(256);
+        loop {
+            let sleep = self.sleep_time();
+            match self.poll.poll(&mut events, sleep) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            if sleep != Some(Duration::ZERO) {
+                self.sleep += 1;
+                self.shared.commands.woken();
+            }
+            if self.shared.commands.is_broken() {
+                return Err(sys::gone());
+            }
+            for event in &events {
+                if event.token() == WAKE {
+                    self.receiver.clear()?;
+                } else {
+                    self.ready(event);
+                }
+            }
+            events.clear();
+            self.read();
+            self.tell();
+            self.obey();
+            self.time();
+            self.transmit();
+            self.tell();
+            if let Some(end) = self.end() {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// How long the poll may wait.
+    fn sleep_time(&mut self) -> Option<Duration> {
+        if !self.readable.is_empty() || !self.shared.commands.may_sleep(self.engine.queued()) {
+            return Some(Duration::ZERO);
+        }
+        let next = [
+            self.engine.next_timeout(),
+            self.desk.next_timeout(),
+            self.closing.map(|closing| closing.deadline),
+        ];
+        let now = sys::mono();
+        let next = next.into_iter().flatten().min();
+        let sleep = next.map_or(LONGEST_SLEEP, |next| next.since(now)).min(LONGEST_SLEEP);
+        if sleep.is_zero() {
+            self.shared.commands.woken();
+        }
+        Some(sleep)
+    }
+
+    /// A connection's socket has become ready for something.
+    fn ready(&mut self, event: &Event) {
+        let conn = ConnId(event.token().0 as u64);
+        if matches!(self.links.get(&conn), Some(Link::Dialing(_))) {
+            self.progress(conn);
+            self.effects();
+        }
+        let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return };
+        socket.ending |= event.is_read_closed() || event.is_error();
+        if event.is_writable() {
+            self.engine.writable(conn);
+        }
+        if (event.is_readable() || socket.ending) && !self.readable.contains(&conn) {
+            self.readable.push_back(conn);
+        }
+    }
+
+    /// Reads what is readable. Before timers and sends: an answer that has come counts.
+    fn read(&mut self) {
+        for _ in 0..self.readable.len() {
+            let Some(conn) = self.readable.pop_front() else { return };
+            if self.feed(conn, READS) {
+                self.readable.push_back(conn);
+            }
+            self.drain();
+        }
+    }
+
+    /// Reads a connection to its end where the engine wants to know what is there.
+    fn drain(&mut self) {
+        while let Some(conn) = self.drains.pop_front() {
+            self.feed(conn, DRAIN_READS);
+            self.engine.drained(conn, sys::now());
+            self.effects();
+        }
+    }
+
+    /// Reads a connection at most so often. Whether there may be more.
+    fn feed(&mut self, conn: ConnId, reads: usize) -> bool {
+        for _ in 0..reads {
+            let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return false };
+            let ending = socket.ending;
+            let result = socket.receive(&mut self.buffer, self.sleep);
+            let now = sys::now();
+            match result {
+                Ok(None) => return false,
+                Ok(Some(0)) => self.engine.ended(conn, Reason::new(ReasonKind::Eof), now),
+                Ok(Some(count)) => {
+                    self.engine.received(conn, &self.buffer[..count], now);
+                    self.effects();
+                    // A short read has taken all there was; what comes later is a new event.
+                    if count < self.buffer.len() && !ending {
+                        return false;
+                    }
+                    continue;
+                }
+                Err(error) => self.engine.ended(conn, broken(&error), now),
+            }
+            self.effects();
+            return false;
+        }
+        true
+    }
+
+    /// Does what callers have asked for.
+    fn obey(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.shared.commands.take(&mut batch, self.engine.queued());
+        let now = sys::now();
+        for command in batch.drain(..) {
+            match command {
+                Command::Acquire(slot) => {
+                    let id = self.engine.acquire(slot.call().clone(), now);
+                    self.desk.admit(id, slot);
+                }
+                Command::Withdraw(slot, kind) => {
+                    if let Some(id) = self.desk.withdraw(&slot) {
+                        self.engine.withdraw(id, Reason::new(kind));
+                    }
+                }
+                Command::Release(call, audience) => match self.engine.release(call, now) {
+                    Some(id) if !matches!(audience, Audience::Nobody) => {
+                        self.audiences.insert(id, audience);
+                    }
+                    Some(_) => {}
+                    None => self.inform(audience, None),
+                },
+                Command::Reclaim(reclaim) => self.reclaim(reclaim),
+                Command::WaitReady(reply) => self.hopefuls.push(reply),
+                Command::Shutdown(deadline) => self.close(deadline),
+                Command::Resolved(endpoint, result) => self.resolved(endpoint, result),
+            }
+            self.effects();
+        }
+        self.batch = batch;
+        self.drain();
+    }
+
+    fn reclaim(&mut self, reclaim: Reclaim) {
+        self.engine.reclaim(reclaim.key, reclaim.token, sys::now());
+    }
+
+    fn close(&mut self, deadline: Mono) {
+        match &mut self.closing {
+            // Whoever gives it the most time decides.
+            Some(closing) => closing.deadline = closing.deadline.max(deadline),
+            None => {
+                let unconfirmed = self.unconfirmed();
+                self.closing = Some(Closing { deadline, unconfirmed });
+                self.engine.shutdown(sys::now());
+            }
+        }
+    }
+
+    fn unconfirmed(&self) -> u64 {
+        let counters = self.engine.counters();
+        counters.unconfirmed
+            + counters.compensations_dropped
+            + self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// Does what is due by itself.
+    fn time(&mut self) {
+        let now = sys::now();
+        while let Some(reclaim) = self.desk.lapsed(now.mono) {
+            self.engine.reclaim(reclaim.key, reclaim.token, now);
+        }
+        if self.closing.is_some() {
+            // Whoever took one after the end could not give it back (REL-6).
+            while let Some(reclaim) = self.desk.recall() {
+                self.engine.reclaim(reclaim.key, reclaim.token, now);
+            }
+        }
+        self.engine.timeout(now);
+        self.effects();
+        self.drain();
+    }
+
+    /// Sends what there is to send. The only place that does.
+    fn transmit(&mut self) {
+        loop {
+            // DL-3, GR-2: waits are computed, and leases measured, from just before the send.
+            let now = sys::now();
+            let Some((conn, bytes)) = self.engine.poll_transmit(now, &mut self.desk) else { break };
+            let result = match self.links.get_mut(&conn) {
+                Some(Link::Open(socket)) => socket.send(bytes, self.sleep),
+                _ => Err(sys::gone()),
+            };
+            let result = match result {
+                Ok(accepted) => SendResult::Accepted(accepted),
+                Err(error) => SendResult::Failed(broken(&error)),
+            };
+            self.engine.transmitted(conn, result, &mut self.desk);
+            self.effects();
+            self.drain();
+        }
+        self.effects();
+        self.drain();
+    }
+
+    /// Carries out what the engine has decided.
+    fn effects(&mut self) {
+        while let Some(effect) = self.engine.poll_effect() {
+            match effect {
+                Effect::Dial { conn, endpoint } => self.dial(conn, endpoint),
+                Effect::Close { conn } => match self.links.remove(&conn) {
+                    Some(Link::Open(socket)) => socket.close(self.poll.registry()),
+                    Some(Link::Dialing(dial)) => {
+                        self.dialer.given_up(conn, &dial);
+                        if let Some((_, socket)) = dial.attempt {
+                            socket.close(self.poll.registry());
+                        }
+                    }
+                    None => {}
+                },
+                Effect::HalfClose { conn } => {
+                    if let Some(Link::Open(socket)) = self.links.get_mut(&conn) {
+                        socket.half_close(self.sleep);
+                    }
+                }
+                Effect::Drain { conn } => self.drains.push_back(conn),
+                Effect::Acquire { id, outcome } => {
+                    if let Some(reclaim) = self.desk.complete(id, outcome) {
+                        self.reclaim(reclaim);
+                    }
+                }
+                Effect::Release { id, outcome } => {
+                    if let Some(audience) = self.audiences.remove(&id) {
+                        self.inform(audience, Some(outcome));
+                    }
+                }
+                Effect::Unclaim { id } => crate::engine::Gate::unclaim(&mut self.desk, id),
+                Effect::Log(event) => {
+                    if let Some(log) = &self.shared.log {
+                        log.push(event);
+                    }
+                }
+            }
+        }
+    }
+
+    fn inform(&mut self, audience: Audience, outcome: Option<ReleaseOutcome>) {
+        match audience {
+            Audience::Nobody => {}
+            Audience::Count => {
+                self.shared.started.fetch_sub(1, Ordering::Relaxed);
+            }
+            Audience::Caller(reply) => {
+                // Whoever was told finds itself counted.
+                self.publish();
+                reply.give(outcome);
+            }
+        }
+    }
+
+    /// Tells callers what has become of their requests, after the counts.
+    fn tell(&mut self) {
+        self.publish();
+        self.desk.tell();
+        if !self.hopefuls.is_empty() {
+            let ready = self.engine.is_ready();
+            self.hopefuls.retain(|reply| {
+                if ready {
+                    reply.give(true);
+                }
+                // Whoever has given up has let go of its half.
+                !ready && SyncArc::strong_count(reply) > 1
+            });
+        }
+    }
+
+    fn publish(&self) {
+        self.shared.board.publish(&self.engine.counters());
+        self.shared.last_error.store(self.engine.last_error().pack(), Ordering::Relaxed);
+    }
+
+    fn dial(&mut self, conn: ConnId, endpoint: u16) {
+        match self.dialer.begin(conn, endpoint, &self.shared) {
+            Ok(dial) => {
+                let waits = !dial.has_addresses();
+                self.links.insert(conn, Link::Dialing(dial));
+                if !waits {
+                    self.attempt(conn);
+                }
+            }
+            Err(error) => self.fail_dial(conn, ReasonKind::Resolve, &error),
+        }
+    }
+
+    /// A name was looked up.
+    fn resolved(&mut self, endpoint: u16, result: io::Result<Vec<SocketAddr>>) {
+        for conn in self.dialer.resolved(endpoint) {
+            match &result {
+                Ok(addresses) => {
+                    if let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) {
+                        self.dialer.supply(dial, addresses);
+                        self.attempt(conn);
+                    }
+                }
+                Err(error) => self.fail_dial(conn, ReasonKind::Resolve, error),
+            }
+        }
+    }
+
+    /// Tries a dial's next address, and the next, until one is under way.
+    fn attempt(&mut self, conn: ConnId) {
+        let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
+        while let Some(address) = dial.next() {
+            let token = Token(conn.0 as usize);
+            match Socket::connect(address, self.poll.registry(), token, self.sleep) {
+                Ok(socket) => {
+                    dial.attempt = Some((address, socket));
+                    return;
+                }
+                Err(error) => dial.error = error,
+            }
+        }
+        let error = std::mem::replace(&mut dial.error, ErrorKind::Other.into());
+        self.fail_dial(conn, ReasonKind::Connect, &error);
+    }
+
+    /// Something has happened to a socket that is connecting.
+    fn progress(&mut self, conn: ConnId) {
+        let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
+        let Some((address, mut socket)) = dial.attempt.take() else { return };
+        match socket.progress(self.sleep) {
+            Progress::Waiting => dial.attempt = Some((address, socket)),
+            Progress::Failed(error) => {
+                dial.error = error;
+                socket.close(self.poll.registry());
+                self.attempt(conn);
+            }
+            Progress::Done => {
+                let endpoint = dial.endpoint;
+                self.dialer.worked(endpoint, address);
+                let mut nonce = [0; 32];
+                if let Err(error) = sys::random(&mut nonce) {
+                    socket.close(self.poll.registry());
+                    self.fail_dial(conn, ReasonKind::Connect, &error);
+                    return;
+                }
+                self.links.insert(conn, Link::Open(socket));
+                self.engine.dialed(conn, Ok(nonce), sys::now());
+            }
+        }
+    }
+
+    fn fail_dial(&mut self, conn: ConnId, kind: ReasonKind, error: &io::Error) {
+        let endpoint = match self.links.remove(&conn) {
+            Some(Link::Dialing(dial)) => Some(dial.endpoint),
+            _ => None,
+        };
+        let reason = Reason::new(kind).with_os_error(error.raw_os_error());
+        let reason = endpoint.map_or(reason, |endpoint| reason.at(endpoint));
+        self.engine.dialed(conn, Err(reason), sys::now());
+    }
+
+    /// Whether the client's end has come.
+    fn end(&mut self) -> Option<Shutdown> {
+        let closing = self.closing?;
+        let drained = self.engine.is_drained() && self.shared.commands.end_if_idle();
+        if !drained && sys::mono() < closing.deadline {
+            return None;
+        }
+        self.engine.abort(Reason::new(ReasonKind::Closed));
+        self.effects();
+        self.tell();
+        let clean = self.unconfirmed() == closing.unconfirmed;
+        Some(if clean { Shutdown::Clean } else { Shutdown::Unconfirmed })
+    }
+
+    /// Whether the poll's descriptor can still be ours.
+    pub(super) fn is_whole(&self) -> bool {
+        self.identity.is(self.poll.as_raw_fd())
+    }
+
+    /// Ends everything that still waits, whatever the thread ends for.
+    pub(super) fn finish(&mut self, end: Option<Shutdown>) {
+        for command in self.shared.commands.end() {
+            match command {
+                Command::Acquire(slot) => {
+                    slot.abandon();
+                    Slot::announce(&slot);
+                }
+                Command::Release(_, audience) => {
+                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                    self.inform(audience, None);
+                }
+                Command::WaitReady(reply) => reply.give(false),
+                Command::Reclaim(_) => {
+                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                }
+                Command::Withdraw(..) | Command::Shutdown(_) | Command::Resolved(..) => {}
+            }
+        }
+        self.desk.abandon();
+        for (_, audience) in std::mem::take(&mut self.audiences) {
+            self.inform(audience, None);
+        }
+        for reply in self.hopefuls.drain(..) {
+            reply.give(false);
+        }
+        for (_, link) in self.links.drain() {
+            match link {
+                Link::Open(socket) => socket.close(self.poll.registry()),
+                Link::Dialing(Dial { attempt: Some((_, socket)), .. }) => {
+                    socket.close(self.poll.registry());
+                }
+                Link::Dialing(_) => {}
+            }
+        }
+        if let Some(log) = &self.shared.log {
+            log.finish();
+        }
+        self.shared.end.give(end.unwrap_or(Shutdown::Unconfirmed));
+    }
+}
+
+/// A socket's error, as a reason: a reset, a time-out, or whatever else the system says.
+fn broken(error: &io::Error) -> Reason {
+    Reason::new(ReasonKind::Io).with_os_error(error.raw_os_error())
+}

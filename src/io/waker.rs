@@ -1,0 +1,129 @@
+//! Wakes the background thread out of its poll.
+//!
+//! A socket pair rather than mio's waker: `send` on a number that the host has closed and used
+//! again for a file of its own fails, where a `write` would end up in that file (HOST-3). And a
+//! flag tells that the thread is awake, so that only a wake out of sleep costs a system call.
+
+use super::sys::Own;
+use crate::sync::{AtomicBool, Ordering};
+use mio::net::UnixStream;
+use socket2::SockRef;
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
+
+/// The callers' end.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    /// The thread is awake, or has been woken: it looks at its commands before it sleeps.
+    awake: AtomicBool,
+    sender: Own<UnixStream>,
+}
+
+/// The background thread's end.
+#[derive(Debug)]
+pub(crate) struct WakeReceiver(Own<UnixStream>);
+
+/// A waker of a thread that is awake, and what that thread polls.
+pub(crate) fn pair() -> io::Result<(Waker, WakeReceiver)> {
+    let (sender, receiver) = UnixStream::pair()?;
+    let waker = Waker { awake: AtomicBool::new(true), sender: Own::new(sender)? };
+    Ok((waker, WakeReceiver(Own::new(receiver)?)))
+}
+
+impl Waker {
+    /// Wakes the thread unless it is awake. An error says that it cannot be woken any more.
+    pub(crate) fn wake(&self) -> io::Result<()> {
+        if self.awake.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        match SockRef::from(self.sender.get()?).send_with_flags(&[1], libc::MSG_NOSIGNAL) {
+            // Full: then there is something to wake for.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) if is_passing(&error) => {
+                // The next caller tries again, or the thread wakes by itself.
+                self.awake.store(false, Ordering::Release);
+                Ok(())
+            }
+            result => result.map(drop),
+        }
+    }
+
+    /// The thread is about to sleep, and looks at its commands once more after this.
+    pub(crate) fn sleeping(&self) {
+        // A swap, so that it has its place among the callers' swaps.
+        self.awake.swap(false, Ordering::AcqRel);
+    }
+
+    /// The thread does not sleep after all, or has woken by itself.
+    pub(crate) fn awake(&self) {
+        self.awake.swap(true, Ordering::AcqRel);
+    }
+}
+
+/// Whether an error says nothing about the descriptor.
+fn is_passing(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    [libc::EINTR, libc::ENOBUFS, libc::ENOMEM].iter().any(|passing| number == Some(*passing))
+}
+
+impl WakeReceiver {
+    /// To be registered.
+    pub(crate) fn source(&mut self) -> io::Result<&mut UnixStream> {
+        self.0.get_mut()
+    }
+
+    /// Whether a wake has come that was not taken out.
+    #[cfg(all(loom, test))]
+    pub(super) fn is_woken(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        SockRef::from(self.0.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
+    }
+
+    /// Takes the bytes out, so that the next one wakes again.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        let mut bytes = [MaybeUninit::uninit(); 64];
+        match SockRef::from(self.0.get()?).recv(&mut bytes) {
+            Ok(0) => Err(super::sys::gone()),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock || is_passing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use mio::{Events, Interest, Poll, Token};
+    use std::time::Duration;
+
+    #[test]
+    fn a_sleeping_thread_is_woken_and_one_that_is_awake_is_not() {
+        let (waker, mut receiver) = pair().unwrap();
+        let mut poll = Poll::new().unwrap();
+        let source = receiver.source().unwrap();
+        poll.registry().register(source, Token(0), Interest::READABLE).unwrap();
+        let mut events = Events::with_capacity(4);
+        let mut wakes = |waker: &Waker, receiver: &mut WakeReceiver| {
+            waker.wake().unwrap();
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            receiver.clear().unwrap();
+            events.iter().count()
+        };
+        assert_eq!(wakes(&waker, &mut receiver), 0);
+        for _ in 0..1_000 {
+            waker.sleeping();
+            assert_eq!(wakes(&waker, &mut receiver), 1);
+            assert_eq!(wakes(&waker, &mut receiver), 0, "it is awake now");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_found_out() {
+        let (waker, receiver) = pair().unwrap();
+        drop(receiver);
+        waker.sleeping();
+        // No SIGPIPE: the test would have ended.
+        assert_eq!(waker.wake().unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,177 @@
+//! The background thread's table: which slot a request id means, and which grants lie untaken.
+
+use super::slot::Slot;
+use crate::clock::Mono;
+use crate::engine::{AcquireOutcome, Gate, RequestId};
+use crate::sync::Arc;
+use crate::wire::Key;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// Taken grants that may stay in the heap before it is cleaned.
+const SLACK: usize = 64;
+
+/// A token that is to be released, because its grant could not be handed over.
+#[derive(Debug, Clone, Copy)]
+pub struct Reclaim {
+    /// The lock.
+    pub key: Key,
+    /// The grant's token.
+    pub token: u64,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Desk {
+    /// By [`RequestId::slot`].
+    table: Vec<Option<(RequestId, Arc<Slot>)>>,
+    /// Grants that were untaken when last looked at, by deadline.
+    grants: BinaryHeap<Untaken>,
+    /// How many entries `grants` had after it was last cleaned.
+    kept: usize,
+    /// Slots whose waiters are to be told.
+    told: Vec<Arc<Slot>>,
+}
+
+impl Desk {
+    /// An empty table.
+    pub fn new() -> Desk {
+        Desk::default()
+    }
+
+    /// The engine has taken a slot's acquire.
+    pub fn admit(&mut self, id: RequestId, slot: Arc<Slot>) {
+        if self.table.len() <= id.slot() {
+            self.table.resize_with(id.slot() + 1, || None);
+        }
+        slot.set_id(id);
+        self.table[id.slot()] = Some((id, slot));
+    }
+
+    /// The slot's caller gave it up. The id to withdraw, if the engine still knows it.
+    pub fn withdraw(&mut self, slot: &Slot) -> Option<RequestId> {
+        let id = slot.id()?;
+        self.remove(id).map(|_| id)
+    }
+
+    /// The engine has ended an acquire. A grant that its caller no longer wants comes back.
+    pub fn complete(&mut self, id: RequestId, outcome: AcquireOutcome) -> Option<Reclaim> {
+        let slot = self.remove(id)?;
+        let key = slot.call().key;
+        if slot.decide(outcome) {
+            if matches!(outcome, AcquireOutcome::Granted(_)) {
+                self.watch(slot.clone());
+            }
+            self.told.push(slot);
+            return None;
+        }
+        match outcome {
+            AcquireOutcome::Granted(grant) => Some(Reclaim { key, token: grant.token }),
+            _ => None,
+        }
+    }
+
+    /// The next grant whose deadline has passed before somebody took it (DL-7).
+    pub fn lapsed(&mut self, now: Mono) -> Option<Reclaim> {
+        // One that is taken exactly at its deadline counts.
+        while self.grants.peek().is_some_and(|next| next.deadline < now) {
+            let slot = self.grants.pop()?.slot;
+            if let Some(token) = slot.lapse() {
+                return Some(Reclaim { key: slot.call().key, token });
+            }
+        }
+        None
+    }
+
+    /// The client is closed: the next grant that nobody has taken.
+    pub fn recall(&mut self) -> Option<Reclaim> {
+        while let Some(Untaken { slot, .. }) = self.grants.pop() {
+            if let Some(token) = slot.recall() {
+                return Some(Reclaim { key: slot.call().key, token });
+            }
+        }
+        None
+    }
+
+    /// When [`Desk::lapsed`] is next wanted.
+    pub fn next_timeout(&mut self) -> Option<Mono> {
+        while self.grants.peek().is_some_and(|next| !next.slot.is_untaken_grant()) {
+            self.grants.pop();
+        }
+        self.grants.peek().map(|next| next.deadline + Duration::from_nanos(1))
+    }
+
+    /// Tells everybody whose acquire has ended since the last call. Takes no lock of the desk's.
+    pub fn tell(&mut self) {
+        for slot in self.told.drain(..) {
+            Slot::announce(&slot);
+        }
+    }
+
+    /// The background thread ends: so does everything that is still here.
+    pub fn abandon(&mut self) {
+        for (_, slot) in self.table.drain(..).flatten() {
+            slot.abandon();
+            self.told.push(slot);
+        }
+        self.tell();
+    }
+
+    fn remove(&mut self, id: RequestId) -> Option<Arc<Slot>> {
+        let place = self.table.get_mut(id.slot())?;
+        place.take_if(|(known, _)| *known == id).map(|(_, slot)| slot)
+    }
+
+    fn find(&self, id: RequestId) -> Option<&Arc<Slot>> {
+        let (known, slot) = self.table.get(id.slot())?.as_ref()?;
+        (*known == id).then_some(slot)
+    }
+
+    fn watch(&mut self, slot: Arc<Slot>) {
+        // Whoever takes a grant says nothing here, so that the heap is cleaned when it has doubled.
+        if self.grants.len() > SLACK + 2 * self.kept {
+            self.grants.retain(|entry| entry.slot.is_untaken_grant());
+            self.kept = self.grants.len();
+        }
+        self.grants.push(Untaken { deadline: slot.call().deadline, slot });
+    }
+}
+
+impl Gate for Desk {
+    fn claim(&mut self, id: RequestId, end: Mono) -> bool {
+        self.find(id).is_some_and(|slot| slot.claim(end))
+    }
+
+    fn unclaim(&mut self, id: RequestId) {
+        let sleeping = self.find(id).filter(|slot| slot.unclaim()).cloned();
+        self.told.extend(sleeping);
+    }
+}
+
+/// A grant in the heap; the earliest deadline is the greatest.
+#[derive(Debug)]
+struct Untaken {
+    deadline: Mono,
+    slot: Arc<Slot>,
+}
+
+impl Ord for Untaken {
+    fn cmp(&self, other: &Untaken) -> Ordering {
+        other.deadline.cmp(&self.deadline)
+    }
+}
+
+impl PartialOrd for Untaken {
+    fn partial_cmp(&self, other: &Untaken) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Untaken {
+    fn eq(&self, other: &Untaken) -> bool {
+        self.deadline == other.deadline
+    }
+}
+
+impl Eq for Untaken {}

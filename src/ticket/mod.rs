@@ -1,0 +1,20 @@
+//! Where a caller and the background thread meet: the slot of one acquire, the thread's table of
+//! slots, and the reply to a release. No I/O and no clock here: whoever calls brings the time, so
+//! that a simulation can use all of it as it is.
+
+mod completions;
+mod desk;
+#[cfg(all(loom, test))]
+mod models;
+mod pool;
+mod reply;
+mod slot;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub(crate) use completions::Completions;
+pub use desk::{Desk, Reclaim};
+pub(crate) use pool::Pool;
+pub(crate) use reply::Reply;
+pub(crate) use slot::Hook;
+pub use slot::{Cancel, Ending, Slot, Take};

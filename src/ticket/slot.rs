@@ -1,0 +1,526 @@
+//! The slot of one acquire: how it stands, decided exactly once.
+//!
+//! One word says how the acquire stands. The background thread moves it when a frame leaves and
+//! when an answer comes; the caller moves it when it cancels, when its own timed wait ends, and
+//! when it takes the result. Each move is one compare-and-swap of that word, so that whoever comes
+//! second finds out and does nothing. What belongs to a result (token, reason) is written by the
+//! background thread before its move and read after it has been seen, hence never torn.
+
+use super::completions::Completions;
+use crate::clock::{Boot, Mono, Now};
+use crate::engine::{AcquireCall, AcquireOutcome, Grant, RequestId};
+use crate::io::sys::EventFd;
+use crate::reason::{Reason, ReasonKind};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering};
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// How long after an unsent acquire's deadline its caller still waits for the background thread,
+/// which ends it at the deadline and knows the better reason.
+const UNSENT_MARGIN: Duration = Duration::from_millis(20);
+
+/// The same, for one that may have been sent, after the end that was set when it was.
+const SENT_MARGIN: Duration = Duration::from_millis(50);
+
+/// A caller that wakes this much after its own time limit has stood still; the background thread
+/// may have stood still with it …
+const STOOD_STILL: Duration = Duration::from_millis(50);
+
+/// … and gets this long to read the answers that wait in its sockets (CLO-1).
+const READING_TIME: Duration = Duration::from_millis(50);
+
+/// Less than this of a lease is nothing: the C ABI tells the remainder in milliseconds.
+const LEAST_REMAINDER: Duration = Duration::from_millis(1);
+
+const PHASE: u32 = 0xff;
+/// Somebody sleeps on the condition variable.
+const WAITING: u32 = 0x100;
+/// There is a descriptor or a completion queue to tell.
+const HOOKED: u32 = 0x200;
+
+const UNSENT: u32 = 0;
+/// Claimed: a byte may have been sent.
+const SENT: u32 = 1;
+/// The first phase that is a result.
+const GRANTED: u32 = 2;
+const TIMED_OUT: u32 = 3;
+const BUSY: u32 = 4;
+const NOT_SENT: u32 = 5;
+const CANCELLED: u32 = 6;
+const INDETERMINATE: u32 = 7;
+const AUTH: u32 = 8;
+const OWNER_EXHAUSTED: u32 = 9;
+const THREAD_ENDED: u32 = 10;
+// Decided by the caller, or by whoever comes first. The reason's word is the background thread's to
+// write, so that the reason of each of these is in its phase.
+const OVERDUE_UNSENT: u32 = 11;
+const OVERDUE_SENT: u32 = 12;
+const CANCELLED_SENT: u32 = 13;
+const CANCELLED_GRANT: u32 = 14;
+/// The grant's deadline passed before it was taken.
+const LATE_GRANT: u32 = 15;
+const ABANDONED: u32 = 16;
+const TAKEN: u32 = 17;
+
+/// How an acquire ended, other than in a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Definite: the server said so.
+    TimedOut,
+    /// Definite: the server is at capacity.
+    Busy,
+    /// Definite: the deadline came before a byte was sent. No reason: the caller's own timed wait
+    /// ended it, and the client's last connection error is the reason.
+    NotSent(Option<Reason>),
+    /// Definite: given up before a byte was sent.
+    Cancelled,
+    /// Unknown.
+    Indeterminate(Reason),
+    /// Definite: every endpoint's last attempt failed authentication.
+    Auth(Reason),
+    /// Definite: no owners are left.
+    OwnerExhausted,
+    /// Definite: the background thread ended before a byte was sent.
+    ThreadEnded,
+}
+
+/// What taking a result gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// There is no result yet.
+    Pending,
+    /// It was taken before.
+    Before,
+    /// The lock is held.
+    Granted {
+        /// The grant.
+        grant: Grant,
+        /// What provably remains of its lease, at least 1 ms.
+        remaining: Duration,
+    },
+    /// A grant that may not be handed over: its token is to be released, the outcome is unknown.
+    GivenBack {
+        /// The token to release.
+        token: u64,
+        /// Why.
+        reason: Reason,
+    },
+    /// Anything else.
+    Ended(Ending),
+}
+
+/// What cancelling did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancel {
+    /// There was a result already, and it stands.
+    Decided,
+    /// The acquire was given up: the engine is to be told.
+    Withdrawn,
+    /// An untaken grant was given up: its token is to be released.
+    GivenBack {
+        /// The token to release.
+        token: u64,
+    },
+}
+
+/// Who else wants to know that there is a result.
+pub(crate) struct Hook {
+    /// The queue that it goes to.
+    pub(crate) completions: Arc<Completions>,
+    /// How that queue's reader knows it.
+    pub(crate) tag: u64,
+}
+
+/// One acquire.
+pub struct Slot {
+    state: AtomicU32,
+    /// The packed request id, for the background thread alone.
+    id: AtomicU64,
+    /// While sent: when the wait for an answer ends (DL-6).
+    end: AtomicU64,
+    token: AtomicU64,
+    owner: AtomicU64,
+    proof: AtomicU64,
+    reason: AtomicU64,
+    call: AcquireCall,
+    enforce_budget: bool,
+    hook: Option<Hook>,
+    /// The hook's queue's business: guarded by its lock.
+    pub(super) listing: AtomicU32,
+    event: Mutex<Option<EventFd>>,
+    changed: Condvar,
+}
+
+/// A slot's `id` while the engine has not seen it.
+const NO_ID: u64 = u64::MAX;
+
+impl Slot {
+    /// A slot for one acquire.
+    pub fn new(call: AcquireCall, enforce_budget: bool) -> Slot {
+        Slot {
+            state: AtomicU32::new(UNSENT),
+            id: AtomicU64::new(NO_ID),
+            end: AtomicU64::new(0),
+            token: AtomicU64::new(0),
+            owner: AtomicU64::new(0),
+            proof: AtomicU64::new(0),
+            reason: AtomicU64::new(0),
+            call,
+            enforce_budget,
+            hook: None,
+            listing: AtomicU32::new(0),
+            event: Mutex::new(None),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The same, with somebody else to tell.
+    pub(crate) fn hooked(call: AcquireCall, enforce_budget: bool, hook: Hook) -> Slot {
+        Slot {
+            state: AtomicU32::new(UNSENT | HOOKED),
+            hook: Some(hook),
+            ..Slot::new(call, enforce_budget)
+        }
+    }
+
+    /// Makes a slot that nobody else knows ready for another acquire. Not one with a hook or a
+    /// descriptor: those are of one ticket.
+    pub(crate) fn renew(&mut self, call: AcquireCall, enforce_budget: bool) {
+        // What belongs to a result is written before it is read.
+        self.state = AtomicU32::new(UNSENT);
+        self.id = AtomicU64::new(NO_ID);
+        self.call = call;
+        self.enforce_budget = enforce_budget;
+    }
+
+    /// What was asked for.
+    pub fn call(&self) -> &AcquireCall {
+        &self.call
+    }
+
+    /// The hook's tag.
+    pub(crate) fn tag(&self) -> u64 {
+        self.hook.as_ref().map_or(0, |hook| hook.tag)
+    }
+
+    pub(super) fn id(&self) -> Option<RequestId> {
+        let word = self.id.load(Ordering::Relaxed);
+        (word != NO_ID).then(|| RequestId::unpack(word))
+    }
+
+    pub(super) fn set_id(&self, id: RequestId) {
+        self.id.store(id.pack(), Ordering::Relaxed);
+    }
+
+    /// Whether there is a result, taken or not.
+    pub fn is_decided(&self) -> bool {
+        self.phase() >= GRANTED
+    }
+
+    /// Whether there is a grant that nobody has taken.
+    pub(super) fn is_untaken_grant(&self) -> bool {
+        self.phase() == GRANTED
+    }
+
+    fn phase(&self) -> u32 {
+        self.state.load(Ordering::Acquire) & PHASE
+    }
+
+    /// Moves from any phase that `from` allows to `to`; the flags stay. Says from where.
+    fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut state = self.state.load(Ordering::Acquire);
+        while from(state & PHASE) {
+            let next = state & !PHASE | to;
+            match self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(state & PHASE),
+                Err(now) => state = now,
+            }
+        }
+        None
+    }
+
+    /// The background thread: the first byte may leave now. False: it was given up.
+    pub(super) fn claim(&self, end: Mono) -> bool {
+        // While the phase is UNSENT nobody reads this.
+        self.end.store(end.0, Ordering::Relaxed);
+        self.change(SENT, |phase| phase == UNSENT).is_some()
+    }
+
+    /// The background thread: no byte left after all. True: a sleeping caller has to be woken,
+    /// since its time limit is another one now.
+    pub(super) fn unclaim(&self) -> bool {
+        self.change(UNSENT, |phase| phase == SENT).is_some()
+            && self.state.load(Ordering::Relaxed) & WAITING != 0
+    }
+
+    /// The background thread: this is how it ended. False: the caller decided before.
+    pub(super) fn decide(&self, outcome: AcquireOutcome) -> bool {
+        let reason = |reason: Reason| self.reason.store(reason.pack(), Ordering::Relaxed);
+        let phase = match outcome {
+            AcquireOutcome::Granted(grant) => {
+                self.token.store(grant.token, Ordering::Relaxed);
+                self.owner.store(grant.owner, Ordering::Relaxed);
+                self.proof.store(grant.proof.0, Ordering::Relaxed);
+                GRANTED
+            }
+            AcquireOutcome::TimedOut => TIMED_OUT,
+            AcquireOutcome::Busy => BUSY,
+            AcquireOutcome::NotSent(why) => {
+                reason(why);
+                NOT_SENT
+            }
+            AcquireOutcome::Cancelled => CANCELLED,
+            AcquireOutcome::Indeterminate(why) => {
+                reason(why);
+                INDETERMINATE
+            }
+            AcquireOutcome::Auth(why) => {
+                reason(why);
+                AUTH
+            }
+            AcquireOutcome::OwnerExhausted => OWNER_EXHAUSTED,
+        };
+        self.change(phase, |phase| phase < GRANTED).is_some()
+    }
+
+    /// The background thread has ended, or cannot be reached.
+    pub(crate) fn abandon(&self) {
+        if self.change(ABANDONED, |phase| phase == SENT).is_none() {
+            self.change(THREAD_ENDED, |phase| phase == UNSENT);
+        }
+    }
+
+    /// The background thread: the deadline of an untaken grant has passed. Its token, if it is
+    /// still untaken.
+    pub(super) fn lapse(&self) -> Option<u64> {
+        self.change(LATE_GRANT, |phase| phase == GRANTED)?;
+        Some(self.token.load(Ordering::Relaxed))
+    }
+
+    /// The background thread: the client is closed. The token of a grant that nobody has taken.
+    pub(super) fn recall(&self) -> Option<u64> {
+        // No result that a grant can have become has this.
+        self.reason.store(Reason::new(ReasonKind::Closed).pack(), Ordering::Relaxed);
+        self.change(INDETERMINATE, |phase| phase == GRANTED)?;
+        Some(self.token.load(Ordering::Relaxed))
+    }
+
+    /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
+    pub fn cancel(&self) -> Cancel {
+        let mut state = self.state.load(Ordering::Acquire);
+        loop {
+            let to = match state & PHASE {
+                UNSENT => CANCELLED,
+                SENT => CANCELLED_SENT,
+                GRANTED => CANCELLED_GRANT,
+                _ => return Cancel::Decided,
+            };
+            match self.state.compare_exchange_weak(
+                state,
+                state & !PHASE | to,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) if to == CANCELLED_GRANT => {
+                    return Cancel::GivenBack { token: self.token.load(Ordering::Relaxed) };
+                }
+                Ok(_) => return Cancel::Withdrawn,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// The caller's own time limit (HOST-6): when it gives up by itself, as things stand.
+    fn limit(&self, phase: u32) -> Mono {
+        if phase == UNSENT {
+            self.call.deadline + UNSENT_MARGIN
+        } else {
+            Mono(self.end.load(Ordering::Relaxed)) + SENT_MARGIN
+        }
+    }
+
+    /// Gives the acquire up if the caller's own time limit has passed. True: the engine is to be
+    /// told ([`ReasonKind::Deadline`]), and the others woken.
+    pub fn expire(&self, now: Mono) -> bool {
+        let mut state = self.state.load(Ordering::Acquire);
+        loop {
+            let phase = state & PHASE;
+            if phase >= GRANTED || now < self.limit(phase) {
+                return false;
+            }
+            let to = if phase == UNSENT { OVERDUE_UNSENT } else { OVERDUE_SENT };
+            // The exact phase whose limit has passed, or not at all.
+            match self.state.compare_exchange_weak(
+                state,
+                state & !PHASE | to,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Blocks until there is a result. True: the caller's own time limit made one, and the engine
+    /// is to be told.
+    pub(crate) fn wait(&self, clock: impl Fn() -> Mono) -> bool {
+        if self.is_decided() {
+            return false;
+        }
+        let mut event = self.event.lock();
+        let mut patient = true;
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            if state & PHASE >= GRANTED {
+                return false;
+            }
+            // Whoever decides after this sees the flag and takes the lock before it notifies.
+            let flagged = state | WAITING;
+            if state != flagged
+                && self
+                    .state
+                    .compare_exchange_weak(state, flagged, Ordering::AcqRel, Ordering::Acquire)
+                    .is_err()
+            {
+                continue;
+            }
+            let now = clock();
+            let limit = self.limit(state & PHASE);
+            if now < limit {
+                self.changed.wait_for(&mut event, limit.since(now));
+            } else if patient && now.since(limit) >= STOOD_STILL {
+                patient = false;
+                self.changed.wait_for(&mut event, READING_TIME);
+            } else if self.expire(now) {
+                drop(event);
+                self.wake();
+                return true;
+            }
+        }
+    }
+
+    /// Takes the result, once. This is the delivery gate (DL-7, GR-4): `now` is read just before.
+    pub fn take(&self, now: Now) -> Take {
+        let phase = self.phase();
+        if phase < GRANTED {
+            return Take::Pending;
+        }
+        if self.change(TAKEN, |current| current == phase).is_none() {
+            // A grant may lapse or be cancelled at this moment; a second look finds what it is
+            // now, and nothing follows but TAKEN.
+            return if phase == GRANTED { self.take(now) } else { Take::Before };
+        }
+        if self.state.load(Ordering::Acquire) & HOOKED != 0 {
+            self.quieten();
+        }
+        if phase == GRANTED { self.gate(now) } else { self.ending(phase) }
+    }
+
+    fn gate(&self, now: Now) -> Take {
+        let token = self.token.load(Ordering::Relaxed);
+        let given_back = |kind| Take::GivenBack { token, reason: Reason::new(kind) };
+        if now.mono > self.call.deadline {
+            return given_back(ReasonKind::LateGrant);
+        }
+        let proof = Boot(self.proof.load(Ordering::Relaxed));
+        let remaining = self.call.lease.proven_remaining(now.boot.since(proof));
+        if remaining < LEAST_REMAINDER
+            || self.enforce_budget && remaining < self.call.budget.duration()
+        {
+            return given_back(ReasonKind::ShortLease);
+        }
+        let owner = self.owner.load(Ordering::Relaxed);
+        Take::Granted { grant: Grant { token, owner, proof }, remaining }
+    }
+
+    fn ending(&self, phase: u32) -> Take {
+        let reason = || Reason::unpack(self.reason.load(Ordering::Relaxed));
+        let unknown = |kind| Ending::Indeterminate(Reason::new(kind));
+        Take::Ended(match phase {
+            TIMED_OUT => Ending::TimedOut,
+            BUSY => Ending::Busy,
+            NOT_SENT => Ending::NotSent(Some(reason())),
+            CANCELLED => Ending::Cancelled,
+            INDETERMINATE => Ending::Indeterminate(reason()),
+            AUTH => Ending::Auth(reason()),
+            OWNER_EXHAUSTED => Ending::OwnerExhausted,
+            THREAD_ENDED => Ending::ThreadEnded,
+            OVERDUE_UNSENT => Ending::NotSent(None),
+            OVERDUE_SENT => unknown(ReasonKind::Deadline),
+            CANCELLED_SENT | CANCELLED_GRANT => unknown(ReasonKind::Cancelled),
+            LATE_GRANT => unknown(ReasonKind::LateGrant),
+            ABANDONED => unknown(ReasonKind::ThreadEnded),
+            _ => return Take::Before,
+        })
+    }
+
+    /// Tells whoever waits that the word has changed. Without any lock held.
+    pub fn wake(&self) {
+        let state = self.state.load(Ordering::Acquire);
+        if state & WAITING != 0 {
+            // A caller that has set the flag and does not sleep yet still holds the lock.
+            drop(self.event.lock());
+            self.changed.notify_all();
+        }
+        if state & HOOKED != 0
+            && state & PHASE >= GRANTED
+            && let Some(event) = self.event.lock().as_ref()
+            && self.has_untaken_result()
+        {
+            event.signal();
+        }
+    }
+
+    /// Wakes its waiters and, if it has a result, hands it to its completion queue.
+    pub fn announce(slot: &Arc<Slot>) {
+        slot.wake();
+        if let Some(hook) = &slot.hook
+            && slot.is_decided()
+        {
+            hook.completions.add(slot);
+        }
+    }
+
+    fn has_untaken_result(&self) -> bool {
+        (GRANTED..TAKEN).contains(&self.phase())
+    }
+
+    /// The descriptor is readable as long as there is a result to take.
+    fn quieten(&self) {
+        if let Some(event) = self.event.lock().as_ref() {
+            event.clear();
+        }
+    }
+
+    /// The slot's descriptor, made at the first call.
+    pub(crate) fn fd(&self) -> io::Result<RawFd> {
+        let mut event = self.event.lock();
+        if let Some(event) = event.as_ref() {
+            return Ok(event.number());
+        }
+        let made = EventFd::new()?;
+        self.state.fetch_or(HOOKED, Ordering::AcqRel);
+        // A result that came before the flag did not see it.
+        if self.has_untaken_result() {
+            made.signal();
+        }
+        Ok(event.insert(made).number())
+    }
+
+    /// Takes the slot out of its completion queue, or keeps it from getting there.
+    pub(crate) fn unlist(&self) {
+        if let Some(hook) = &self.hook {
+            hook.completions.forget(self);
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("phase", &self.phase()).field("call", &self.call).finish()
+    }
+}

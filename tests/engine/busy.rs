@@ -1,0 +1,113 @@
+//! `B`, as it comes and with `busy_retry`.
+
+use crate::harness::*;
+use lockclient::engine::{AcquireOutcome, Settings};
+use lockclient::wire::ServerFrame;
+use std::collections::HashSet;
+
+fn retrying() -> World {
+    World::ready_with(Settings { busy_retry: true, connections: 1, ..settings() })
+}
+
+/// Answers the latest acquire of `key` with `B`.
+fn busy(world: &mut World, key: &str) {
+    let sent = *world.acquires(key).last().unwrap();
+    world.answer(sent.conn, ServerFrame::Busy { owner: sent.owner, key: key.as_bytes() });
+}
+
+#[test]
+fn busy_is_definite_at_once_and_not_retried() {
+    let mut world = World::single();
+    let id = world.ask(lock("k", 60));
+    busy(&mut world, "k");
+    assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy));
+    world.advance(60 * SECOND);
+    assert_eq!(world.acquires("k").len(), 1);
+}
+
+#[test]
+fn busy_retry_backs_off_with_jitter_and_draws_a_fresh_owner_each_time() {
+    let mut world = retrying();
+    let id = world.ask(lock("k", 60));
+    let deadline = world.mono() + 60 * SECOND;
+    let mut step = ms(20);
+    for round in 1..12 {
+        let answered = world.mono();
+        busy(&mut world, "k");
+        assert_eq!((world.engine.queued(), world.counters().in_flight_now), (1, 0));
+        assert!(!world.gate.claimed.contains_key(&id));
+        while world.acquires("k").len() == round {
+            let next = world.engine.next_timeout().unwrap();
+            world.advance(next.since(world.mono()));
+        }
+        let sent = *world.acquires("k").last().unwrap();
+        let waited = sent.at.since(answered);
+        assert!(waited >= step / 2 && waited <= step, "{round}: {waited:?} of {step:?}");
+        // The same deadline.
+        let left = deadline.since(sent.at).as_nanos().div_ceil(1_000_000_000);
+        assert_eq!(u128::from(sent.wait), left);
+        step = (step * 2).min(SECOND);
+    }
+    let owners: HashSet<u64> = world.acquires("k").iter().map(|sent| sent.owner).collect();
+    assert_eq!(owners.len(), 12);
+    let last = *world.acquires("k").last().unwrap();
+    world.answer(last.conn, ServerFrame::Acquired { owner: last.owner, token: 2, key: b"k" });
+    assert_eq!(world.grant(id).owner, last.owner);
+    assert_eq!((world.counters().busy, world.counters().acquired), (0, 1));
+}
+
+#[test]
+fn busy_retry_never_retries_wait_zero() {
+    let mut world = retrying();
+    let id = world.ask(attempt("k"));
+    busy(&mut world, "k");
+    assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy));
+}
+
+#[test]
+fn busy_retry_that_does_not_fit_before_the_deadline_is_busy() {
+    let mut world = retrying();
+    let id = world.ask(lock("k", 1));
+    world.advance(ms(990));
+    busy(&mut world, "k");
+    assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy));
+    // And so is a late answer.
+    let mut world = retrying();
+    let id = world.ask(lock("k", 1));
+    world.advance(ms(1_200));
+    busy(&mut world, "k");
+    assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy));
+}
+
+#[test]
+fn busy_retry_that_finds_no_connection_ends_busy_at_the_deadline() {
+    for stalled in [false, true] {
+        let mut world = retrying();
+        let id = world.ask(lock("k", 1));
+        busy(&mut world, "k");
+        let conn = world.only();
+        world.socket(conn).room = 0;
+        if stalled {
+            world.advance(ms(500));
+            world.stall(ms(500));
+            world.open_up(conn, usize::MAX);
+        } else {
+            world.advance(SECOND);
+        }
+        assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy), "the last word is definite");
+        assert_eq!(world.acquires("k").len(), 1);
+    }
+}
+
+#[test]
+fn busy_retry_stops_when_the_client_closes() {
+    let mut world = retrying();
+    let (waits, flies) = (world.ask(lock("w", 60)), world.ask(lock("f", 60)));
+    busy(&mut world, "w");
+    let sent = world.acquire("f");
+    world.put(sent.conn, ServerFrame::Busy { owner: sent.owner, key: b"f" });
+    world.engine.shutdown(world.now);
+    world.settle();
+    assert_eq!(world.outcome(waits), Some(AcquireOutcome::Cancelled));
+    assert_eq!(world.outcome(flies), Some(AcquireOutcome::Busy));
+}

@@ -1,0 +1,14 @@
+//! The C ABI as C and C++ programs meet it: what the header says, what the library exports, and
+//! how both behave in programs from `ffi-tests/`, compiled against the header and the freshly
+//! built library.
+
+#[path = "../common/cc.rs"]
+mod cc;
+mod examples;
+mod exports;
+mod header;
+mod hosts;
+mod layout;
+mod native;
+mod programs;
+mod scripted;

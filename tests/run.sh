@@ -1,0 +1,19 @@
+#!/bin/sh
+# Passes the tests. Needs Rust and a C compiler; does the rest of the set-up itself.
+set -eu
+cd "$(dirname "$0")/.."
+
+# The C++ snippet and the export list need these; a Debian machine without them gets them.
+missing=
+for pair in g++:g++ nm:binutils readelf:binutils; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
+done
+if [ -n "$missing" ] && command -v apt-get >/dev/null 2>&1; then
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of package names
+    apt-get install -y -qq $missing
+fi
+
+# The shared library and the server's binary are what the C programs are run against.
+cargo build --locked --workspace
+cargo test --locked --workspace
