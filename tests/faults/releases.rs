@@ -34,7 +34,8 @@ fn rel_1_rel_3_five_seconds_over_several_lost_connections() {
     assert!(links.len() >= 3 && links.is_sorted_by(|a, b| a < b), "{links:?}");
     // Whoever repeats it itself is heard, once the network is well.
     proxy.plan(|_| Plan::default());
-    assert_eq!(client.release("k", Token::new(7)).unwrap(), Released::NotHeld { retried: false });
+    let again = client.release("k", Token::new(7)).unwrap();
+    assert!(matches!(again, Released::NotHeld { .. }), "{again:?}");
 }
 
 #[test]
