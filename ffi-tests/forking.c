@@ -99,12 +99,17 @@ static void with_everything_in_use(const char *endpoint)
     EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
 }
 
-/* A child that just lives on, with every descriptor inherited, holds up no close of the parent. */
+/* A child that just lives on, with every descriptor inherited, holds up no close of the parent, and
+ * keeps no connection open: what waited on it is gone. */
 static void closes_while_a_child_lives(const char *endpoint)
 {
     int gate[2];
-    lockclient *client = open_ready(endpoint);
-    hold(client, "dangling");
+    lockclient *client = open_ready(endpoint), *other = open_ready(endpoint);
+    lockclient_ticket *ghost = NULL;
+    uint64_t token = hold(other, "dangling");
+    EXPECT(LOCKCLIENT_OK,
+           lockclient_acquire_start(client, "dangling", NUL, 200000, 200000, 0, &ghost));
+    AWAIT(client, in_flight_now, 1);
     CHECK(pipe(gate) == 0);
     pid_t child = fork();
     if (child == 0) {
@@ -116,9 +121,12 @@ static void closes_while_a_child_lives(const char *endpoint)
     uint64_t start = now_ms();
     EXPECT(LOCKCLIENT_OK, lockclient_close(client, 20000));
     CHECK(now_ms() - start < 15000);
-    lockclient *second = open_ready(endpoint);
-    hold(second, "second");
-    EXPECT(LOCKCLIENT_OK, lockclient_close(second, 5000));
+    lockclient_ticket_free(ghost);
+
+    /* The server grants it to whoever asks next, and not to a connection that only the child holds. */
+    EXPECT(LOCKCLIENT_OK, lockclient_release(other, "dangling", NUL, token));
+    hold(other, "dangling");
+    EXPECT(LOCKCLIENT_OK, lockclient_close(other, 5000));
     close(gate[1]);
     reap(child);
 }

@@ -121,8 +121,8 @@ impl Client {
     }
 
     /// Enqueues the release of a token and returns: nobody waits for the answer, which must come
-    /// within 5 s, or the lease's end is the safety net. At most [`Config::queue_limit`] are under way
-    /// at once.
+    /// within 5 s, or the lease's end is the safety net. At most [`Config::queue_limit`] are under
+    /// way at once.
     ///
     /// # Errors
     /// As [`Client::release`], without [`Error::WouldDeadlock`]; [`Error::QueueFull`].
@@ -131,8 +131,9 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the releases under way finish, and closes the connections. Returns
-    /// by `timeout`, give or take 100 ms, and may be repeated. Later calls are [`Error::Closed`].
+    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the
+    /// releases under way finish, and closes the connections. Returns by `timeout`, give or take
+    /// 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
     /// No log callback begins once it has returned. One that was running, and did not return by
     /// `timeout`, may still run.

@@ -16,7 +16,10 @@ fn it_builds_both_programs_and_they_show_every_outcome() {
     // Where this test was built, so that little is left to build.
     let me = std::env::current_exe().expect("this test has a path");
     let target = me.ancestors().nth(3).expect("it lies in target/debug/deps");
-    let finished = native::run(Command::new(script).env("CARGO_TARGET_DIR", target));
+    let finished = native::run_within(
+        Command::new(script).env("CARGO_TARGET_DIR", target),
+        native::BUILD_LIMIT,
+    );
     assert!(finished.status.success(), "{finished:#?}");
     let (rust, c) = finished.stdout.split_once("=== C").expect("both ran");
 

@@ -3,9 +3,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# The C++ snippet and the export list need these; a Debian machine without them gets them.
+# The tests of the C library need these; a Debian machine without them gets them.
 missing=
-for pair in g++:g++ nm:binutils readelf:binutils; do
+for pair in g++:g++ nm:binutils readelf:binutils make:make cmake:cmake pkg-config:pkg-config \
+    abidw:abigail-tools; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
 done
 if [ -n "$missing" ] && command -v apt-get >/dev/null 2>&1; then

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod log;
 
 use clap::Parser;
 use cli::{Cli, LogFormat, Settings, Task};
 use lockd::{Config, Server};
+use log::Log;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -19,8 +21,10 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Some(Task::Inspect(inspect)) => inspect.run(),
         None => cli.settings().and_then(|settings| {
-            start_logging(&settings);
-            serve(settings.config)
+            let log = start_logging(&settings)?;
+            let result = serve(settings.config);
+            log.flush();
+            result
         }),
     };
     match result {
@@ -108,15 +112,14 @@ fn raise_descriptor_limit(connections: usize) {
     }
 }
 
-fn start_logging(settings: &Settings) {
-    let level = LevelFilter::from(settings.log);
+fn start_logging(settings: &Settings) -> io::Result<Log> {
+    let log = Log::start()?;
     let builder = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(level)
-        // Reporting on standard error that standard error failed would panic.
-        .log_internal_errors(false);
+        .with_writer(log.clone())
+        .with_max_level(LevelFilter::from(settings.log));
     match settings.log_format {
         LogFormat::Text => builder.with_ansi(false).with_target(false).init(),
         LogFormat::Json => builder.json().init(),
     }
+    Ok(log)
 }

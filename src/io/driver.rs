@@ -117,6 +117,10 @@ impl Driver {
         let mut events = Events::with_capacity(256);
         loop {
             let sleep = self.sleep_time();
+            // An epoll of the host's in the place of ours looks like ours; a socket does not.
+            if !self.receiver.is_ours() {
+                return Err(sys::gone());
+            }
             match self.poll.poll(&mut events, sleep) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
                 _ => {}

@@ -72,6 +72,11 @@ impl WakeReceiver {
         self.0.get_mut()
     }
 
+    /// Whether the number still means this socket.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.0.is_ours()
+    }
+
     /// Whether a wake has come that was not taken out.
     #[cfg(all(loom, test))]
     pub(super) fn is_woken(&self) -> bool {

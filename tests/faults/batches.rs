@@ -94,6 +94,9 @@ fn cut_batch(at: usize, then: &str) -> (Vec<String>, FakeNode) {
 fn snd_1_snd_3_own_3_a_batch_cut_at_every_byte_by_a_reset() {
     in_parallel(0..=batch(), |at| {
         let (words, node) = cut_batch(at, "reset");
+        let whole = frames().iter().map(|(_, end)| *end).filter(|end| *end <= at).max();
+        let cut = at - whole.unwrap_or(0);
+        assert_eq!(node.wait_for_end(0), cut, "of the frame that was cut no byte more came");
         let sightings = sightings(&node);
         let mut bases = HashSet::new();
         for (place, (start, end)) in frames().into_iter().enumerate() {
@@ -111,9 +114,6 @@ fn snd_1_snd_3_own_3_a_batch_cut_at_every_byte_by_a_reset() {
         }
         // Owners are drawn in call order: whoever had drawn another on the way would break the row.
         assert!(bases.len() <= 1, "cut at {at}: {sightings:?}");
-        let whole = frames().iter().map(|(_, end)| *end).filter(|end| *end <= at).max();
-        let cut = at - whole.unwrap_or(0);
-        assert_eq!(node.wait_for_end(0), cut, "of the frame that was cut no byte more came");
     });
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn work_badly(arguments: &[String]) {
             });
         }
     });
-    drop(client.shutdown(seconds(10)).unwrap());
+    let _ = client.shutdown(seconds(10)).unwrap();
     say(&unknown.load(Ordering::Relaxed).to_string());
     hear();
 }

@@ -2,6 +2,7 @@
 //! how both behave in programs from `ffi-tests/`, compiled against the header and the freshly
 //! built library.
 
+mod abi;
 #[path = "../common/cc.rs"]
 mod cc;
 mod examples;

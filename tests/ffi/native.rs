@@ -113,10 +113,18 @@ pub(crate) struct Finished {
 }
 
 /// Far more than any program here needs, even on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+
+/// For what builds: on a machine that builds other things too.
+pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs a program to its end; one that hangs is killed, and that is a failure.
 pub(crate) fn run(command: &mut Command) -> Finished {
+    run_within(command, LIMIT)
+}
+
+/// The same with another limit.
+pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Finished {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -125,7 +133,7 @@ pub(crate) fn run(command: &mut Command) -> Finished {
         .expect("the program starts");
     let stdout = reader(child.stdout.take().expect("piped"));
     let stderr = reader(child.stderr.take().expect("piped"));
-    let (status, hung) = wait(&mut child);
+    let (status, hung) = wait(&mut child, limit);
     let finished = Finished {
         status,
         stdout: stdout.join().expect("the reader does not panic"),
@@ -160,13 +168,13 @@ fn reader(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-fn wait(child: &mut Child) -> (ExitStatus, bool) {
+fn wait(child: &mut Child, limit: Duration) -> (ExitStatus, bool) {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().expect("the program can be waited for") {
             return (status, false);
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > limit {
             child.kill().expect("the program can be killed");
             return (child.wait().expect("it ends"), true);
         }
