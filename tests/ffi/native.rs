@@ -116,6 +116,7 @@ pub(crate) struct Finished {
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// For what builds: on a machine that builds other things too.
+#[allow(dead_code, reason = "not every test program that has this module builds something")]
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs a program to its end; one that hangs is killed, and that is a failure.
