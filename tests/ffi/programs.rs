@@ -78,7 +78,9 @@ fn host_4_logging() {
 
 #[test]
 fn host_2_forking() {
-    passes("forking", &[&server().addr().to_string()]);
+    let small = Config { max_connections: 3, ..Config::on_free_port() };
+    let (server, small) = (server(), Server::start(small).expect("a server"));
+    passes("forking", &[&server.addr().to_string(), &small.addr().to_string()]);
 }
 
 #[test]
