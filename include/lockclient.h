@@ -569,8 +569,8 @@ lockclient_status lockclient_config_set_ordered_answers(lockclient_config *confi
 lockclient_status lockclient_config_set_idle_probe_ms(lockclient_config *config, uint64_t ms);
 
 /**
- * Sets the most acquires that may wait unsent in the client. One more is
- * LOCKCLIENT_E_QUEUE_FULL, at once.
+ * Sets the most acquires that may wait unsent in the client, and of releases by
+ * lockclient_release_start that may be under way. One more is LOCKCLIENT_E_QUEUE_FULL, at once.
  *
  * Threads: any.
  *
@@ -801,7 +801,8 @@ lockclient_status lockclient_release(lockclient *client,
  *
  * The release is sent, and sent again after a lost connection, for up to 5 s. Nobody is told how
  * it ended; lockclient_get_stats counts it (`released`, `not_held`, `unconfirmed`), and
- * lockclient_shutdown says whether some stayed unconfirmed. At most 1,024 are under way at once.
+ * lockclient_shutdown says whether some stayed unconfirmed. As many may be under way at once as
+ * lockclient_config_set_queue_limit says, 65,536 if it was not called.
  *
  * Threads: any, the log callback included. Never blocks.
  *
@@ -815,7 +816,7 @@ lockclient_status lockclient_release(lockclient *client,
  * @retval LOCKCLIENT_E_CLOSED            The client was shut down before the call: the lease's end
  *                                        is the safety net.
  * @retval LOCKCLIENT_E_FORKED            The client is the parent process's.
- * @retval LOCKCLIENT_E_QUEUE_FULL        1,024 are under way: call again later, or use
+ * @retval LOCKCLIENT_E_QUEUE_FULL        Too many are under way: call again later, or use
  *                                        lockclient_release.
  * @retval LOCKCLIENT_E_SYSTEM            The background thread has ended.
  * @retval LOCKCLIENT_E_PANIC             A bug in this library; unknown.

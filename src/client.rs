@@ -1,7 +1,7 @@
 //! The client's handle.
 
 use crate::clock::Mono;
-use crate::config::{Config, LANE};
+use crate::config::Config;
 use crate::engine::{AcquireCall, Class, ReleaseCall, ReleaseKind, ReleaseOutcome};
 use crate::error::Error;
 use crate::handle::Ticket;
@@ -47,6 +47,7 @@ struct Inner {
     shared: Arc<Shared>,
     enforce_budget: bool,
     strict_deadline: bool,
+    queue_limit: usize,
 }
 
 impl Client {
@@ -55,8 +56,13 @@ impl Client {
             return Err(Error::NoEndpoint);
         }
         let shared = io::start(config)?;
-        let (enforce_budget, strict_deadline) = (config.enforce_budget, config.strict_deadline);
-        Ok(Client { inner: Arc::new(Inner { shared, enforce_budget, strict_deadline }) })
+        let inner = Inner {
+            shared,
+            enforce_budget: config.enforce_budget,
+            strict_deadline: config.strict_deadline,
+            queue_limit: config.queue_limit,
+        };
+        Ok(Client { inner: Arc::new(inner) })
     }
 
     /// Blocks until some node serves, for at most `timeout`; says whether one does. For checks at
@@ -115,7 +121,8 @@ impl Client {
     }
 
     /// Enqueues the release of a token and returns: nobody waits for the answer, which must come
-    /// within 5 s, or the lease's end is the safety net. At most 1,024 are under way at once.
+    /// within 5 s, or the lease's end is the safety net. At most [`Config::queue_limit`] are under
+    /// way at once.
     ///
     /// # Errors
     /// As [`Client::release`], without [`Error::WouldDeadlock`]; [`Error::QueueFull`].
@@ -124,8 +131,9 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), lets the releases under way finish, and closes the connections. Returns
-    /// by `timeout`, give or take 100 ms, and may be repeated. Later calls are [`Error::Closed`].
+    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the
+    /// releases under way finish, and closes the connections. Returns by `timeout`, give or take
+    /// 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
     /// No log callback begins once it has returned. One that was running, and did not return by
     /// `timeout`, may still run.
@@ -196,7 +204,7 @@ impl Client {
         self.enter()?;
         let call = release_call(Key::new(key)?, token, ReleaseKind::Awaited);
         let shared = self.shared();
-        if shared.started.fetch_add(1, Ordering::Relaxed) >= LANE {
+        if shared.started.fetch_add(1, Ordering::Relaxed) >= self.inner.queue_limit {
             shared.started.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::QueueFull);
         }
@@ -318,8 +326,7 @@ impl Client {
             Err(Refused::Stuck) => return Ok(Outcome::NotSent(self.last_failure())),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        self.wait(&slot);
-        let outcome = self.take(&slot).unwrap_or(Err(Error::Taken));
+        let outcome = self.wait(&slot);
         shared.slots.put(slot);
         outcome
     }
@@ -366,10 +373,15 @@ impl Client {
         }
     }
 
-    /// Blocks until a slot has a result.
-    pub(crate) fn wait(&self, slot: &SyncArc<Slot>) {
-        if slot.wait(sys::mono) {
-            self.overdue(slot);
+    /// Blocks until a slot has a result, and takes it.
+    pub(crate) fn wait(&self, slot: &SyncArc<Slot>) -> Result<Outcome<Grant>, Error> {
+        loop {
+            if slot.wait(sys::mono) {
+                self.overdue(slot);
+            }
+            if let Some(outcome) = self.take(slot) {
+                return outcome;
+            }
         }
     }
 
@@ -498,3 +510,7 @@ impl fmt::Debug for Client {
         f.debug_struct("Client").field("endpoints", &self.shared().endpoints).finish()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "client_tests.rs"]
+mod tests;

@@ -206,8 +206,8 @@ impl Config {
         Ok(self)
     }
 
-    /// The most acquires that may wait unsent, 1..=1,048,576, 65,536 if not set. One more is
-    /// [`Error::QueueFull`].
+    /// The most acquires that may wait unsent, 1..=1,048,576, 65,536 if not set, and as many
+    /// releases by `release_start` that may be under way. One more is [`Error::QueueFull`].
     ///
     /// # Errors
     /// The number is out of range.

@@ -57,8 +57,7 @@ impl Ticket {
     pub(crate) fn wait_grant(&self) -> Result<Outcome<Grant>, Error> {
         self.not_forked()?;
         self.client.not_from_the_log()?;
-        self.client.wait(&self.slot);
-        self.client.take(&self.slot).unwrap_or(Err(Error::Taken))
+        self.client.wait(&self.slot)
     }
 
     /// As [`Ticket::poll`], with the bare grant.

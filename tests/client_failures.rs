@@ -250,8 +250,8 @@ fn con_7_one_more_than_the_queue_holds_is_refused_at_once() {
 }
 
 #[test]
-fn rel_4_more_started_releases_than_the_lane_holds_are_refused() {
-    let client = config(refusing()).open().unwrap();
+fn con_7_more_started_releases_than_the_limit_are_refused() {
+    let client = config(refusing()).queue_limit(1024).unwrap().open().unwrap();
     for token in 1..=1024 {
         client.release_start("k", Token::new(token)).unwrap();
     }

@@ -30,6 +30,10 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// How long nothing is granted after a start, at least.
     pub quarantine: Duration,
+    /// Where `/metrics` and `/healthz` are served over HTTP: `HOST:PORT`.
+    pub metrics_listen: Option<String>,
+    /// Path of a socket for [`crate::inspect`], which also serves `/metrics` and `/healthz`.
+    pub admin_socket: Option<PathBuf>,
 }
 
 /// The address that a server listens on unless told otherwise.
@@ -56,6 +60,8 @@ impl Default for Config {
             secrets: Vec::new(),
             state_dir: None,
             quarantine: Duration::ZERO,
+            metrics_listen: None,
+            admin_socket: None,
         }
     }
 }

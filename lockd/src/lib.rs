@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod config;
 #[doc(hidden)]
 pub mod core;
@@ -15,6 +16,7 @@ pub mod session;
 mod state;
 mod stats;
 
+pub use admin::{LockLine, inspect};
 pub use config::{
     Config, DEFAULT_LISTEN, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_LOCKS, DEFAULT_MAX_WAITERS,
     DEFAULT_MAX_WAITERS_PER_CONNECTION,

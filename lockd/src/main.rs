@@ -3,10 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod log;
 
 use clap::Parser;
-use cli::{Cli, LogFormat};
-use lockd::Server;
+use cli::{Cli, LogFormat, Settings, Task};
+use lockd::{Config, Server};
+use log::Log;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
@@ -15,33 +18,49 @@ use tracing::level_filters::LevelFilter;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logging(&cli);
-    match run(cli) {
+    let result = match &cli.command {
+        Some(Task::Inspect(inspect)) => inspect.run(),
+        None => cli.settings().and_then(|settings| {
+            let log = start_logging(&settings)?;
+            let result = serve(settings.config);
+            log.flush();
+            result
+        }),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Also where logging is off: nothing else would say why there is no server.
-            eprintln!("lockd: {error}");
+            let _ = writeln!(io::stderr(), "lockd: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(cli: Cli) -> io::Result<()> {
+fn serve(config: Config) -> io::Result<()> {
     // Before any thread runs and before it accepts: a signal is never lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    raise_descriptor_limit();
-    let server = Server::start(cli.config())?;
+    raise_descriptor_limit(config.max_connections);
+    let server = Server::start(config)?;
     let mut lines = String::new();
     for address in server.listening() {
         lines.push_str(&format!("listening on {address}\n"));
     }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listening = %lines.trim_end().replace("listening on ", "").replace('\n', ", "),
+        metrics = server.metrics_addr().map(tracing::field::display),
+        "started"
+    );
     announce(&lines);
+    tell_manager(NotifyState::Ready);
     let handle = server.handle();
     let closer = signals.handle();
     let watcher = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if signal != SIGHUP {
                 tracing::info!(signal, "stopping");
+                tell_manager(NotifyState::Stopping);
                 return handle.stop();
             }
             match handle.reload_secrets() {
@@ -54,6 +73,9 @@ fn run(cli: Cli) -> io::Result<()> {
     closer.close();
     // It has nothing left to do but to return.
     let _ = watcher.join();
+    if result.is_ok() {
+        tracing::info!("stopped");
+    }
     result
 }
 
@@ -63,23 +85,41 @@ fn announce(lines: &str) {
     let _ = write!(stdout, "{lines}").and_then(|()| stdout.flush());
 }
 
-/// Lets the process have as many descriptors as it may: each connection takes one.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Without it there are fewer connections, which is said when it matters.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+/// Tells the service manager, if one wants to be told.
+fn tell_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
 }
 
-fn start_logging(cli: &Cli) {
-    let level = LevelFilter::from(cli.log);
+/// Descriptors for other things than connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Lets the process have as many descriptors as it may: each connection takes one.
+fn raise_descriptor_limit(connections: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let wanted = connections as u64 + OTHER_DESCRIPTORS;
+    if let Some(allowed) = getrlimit(Resource::Nofile).current
+        && allowed < wanted
+    {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "the descriptor limit is too low for as many connections as --max-connections allows"
+        );
+    }
+}
+
+fn start_logging(settings: &Settings) -> io::Result<Log> {
+    let log = Log::start()?;
     let builder = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(level)
-        // Reporting on standard error that standard error failed would panic.
-        .log_internal_errors(false);
-    match cli.log_format {
+        .with_writer(log.clone())
+        .with_max_level(LevelFilter::from(settings.log));
+    match settings.log_format {
         LogFormat::Text => builder.with_ansi(false).with_target(false).init(),
         LogFormat::Json => builder.json().init(),
     }
+    Ok(log)
 }

@@ -1,7 +1,8 @@
 //! A running server.
 
+use crate::admin::{Admin, Bound};
 use crate::config::Config;
-use crate::core::{Core, Limits};
+use crate::core::{Core, Held, Limits};
 use crate::net::{self, Address, Command, EventLoop, Listener, Setup};
 use crate::state::State;
 use crate::stats::Stats;
@@ -11,6 +12,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a question to the loop may take.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server that runs on a thread of its own in this process.
 ///
@@ -21,6 +26,8 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     handle: Handle,
     thread: Option<JoinHandle<io::Result<()>>>,
+    metrics: Option<SocketAddr>,
+    admin: Vec<Admin>,
 }
 
 /// Tells a server something from another thread.
@@ -50,6 +57,25 @@ impl Handle {
         Ok(count)
     }
 
+    /// The numbers, unless the server has stopped or does not answer within a second.
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        let (reply, receiver) = channel();
+        self.send(Command::Stats(reply));
+        receiver.recv_timeout(PATIENCE).ok()
+    }
+
+    /// A piece of the list of locks, and where the next begins.
+    pub(crate) fn inspect(
+        &self,
+        prefix: &str,
+        from: u32,
+        limit: usize,
+    ) -> Option<(Vec<Held>, Option<u32>)> {
+        let (reply, receiver) = channel();
+        self.send(Command::Inspect { prefix: prefix.into(), from, limit, reply });
+        receiver.recv_timeout(PATIENCE).ok()
+    }
+
     fn send(&self, command: Command) {
         // A server that has stopped needs no telling; one that cannot be woken looks within 5 s.
         if self.commands.send(command).is_ok() {
@@ -75,6 +101,9 @@ impl Server {
         if listeners.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
         }
+        let metrics = config.metrics_listen.as_deref().map(Bound::metrics).transpose()?;
+        let metrics_address = metrics.as_ref().and_then(Bound::address);
+        let admin = config.admin_socket.as_deref().map(Bound::admin).transpose()?;
         let listening: Vec<Address> =
             listeners.iter().map(|listener| listener.address().clone()).collect();
         let tcp = |address: &Address| match address {
@@ -94,7 +123,23 @@ impl Server {
         let thread =
             std::thread::Builder::new().name("lockd".into()).spawn(move || event_loop.run())?;
         let handle = Handle { commands, waker, config: Arc::new(config) };
-        Ok(Server { listening, addresses, handle, thread: Some(thread) })
+        let mut server = Server {
+            listening,
+            addresses,
+            handle,
+            thread: Some(thread),
+            metrics: metrics_address,
+            admin: Vec::new(),
+        };
+        for bound in [metrics, admin].into_iter().flatten() {
+            server.admin.push(bound.serve(server.handle.clone())?);
+        }
+        Ok(server)
+    }
+
+    /// Where its numbers are served, if they are.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// The first TCP address that it listens on, with the port that was chosen.

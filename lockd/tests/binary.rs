@@ -90,32 +90,6 @@ fn a_wrong_command_line_or_address_is_an_error_with_its_name() {
 }
 
 #[test]
-fn after_being_stopped_over_leases_and_waits_nobody_is_granted_late_or_in_vain() {
-    let lockd = Lockd::start(&[]);
-    let mut holder = Peer::connect(lockd.address);
-    let mut impatient = Peer::connect(lockd.address);
-    let mut dead = Peer::connect(lockd.address);
-    let mut patient = Peer::connect(lockd.address);
-    let token = holder.take(1, "k", 2);
-    impatient.acquire(2, "k", 3, 60);
-    impatient.expect_served();
-    dead.acquire(3, "k", 60, 60);
-    dead.expect_served();
-    patient.acquire(4, "k", 60, 60);
-    patient.expect_served();
-    lockd.freeze();
-    // All of this happens while it stands still; it sees it in one turn.
-    holder.release(5, token, "k");
-    drop(dead);
-    std::thread::sleep(Duration::from_millis(3500));
-    lockd.signal("CONT");
-    assert_eq!(holder.answer(), plain('N', 5, "k"));
-    assert_eq!(impatient.answer(), plain('T', 2, "k"));
-    // Not behind the dead connection's lease of 60 s.
-    assert!(matches!(patient.answer(), Answer::Acquired { owner: 4, .. }));
-}
-
-#[test]
 fn help_names_every_option() {
     let output = Command::new(env!("CARGO_BIN_EXE_lockd")).arg("--help").output().expect("lockd");
     assert!(output.status.success());
@@ -137,18 +111,9 @@ fn help_names_every_option() {
 
 #[test]
 fn its_log_goes_to_standard_error_as_text_or_json() {
-    for (format, first) in [("text", b'2'), ("json", b'{')] {
-        let mut command = Lockd::command(&["--log-format", format]);
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("lockd");
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        listening_line(&mut stdout);
-        let mut stderr = child.stderr.take().expect("stderr");
-        let mut lockd = Lockd { child, stdout: None, address: ([127, 0, 0, 1], 0).into() };
-        lockd.signal("TERM");
-        lockd.wait();
-        let mut log = Vec::new();
-        stderr.read_to_end(&mut log).expect("log");
-        assert_eq!(log.first(), Some(&first), "{}", String::from_utf8_lossy(&log));
+    for (format, first) in [("text", '2'), ("json", '{')] {
+        let log = log_of(&["--log-format", format], |_| {});
+        assert!(!log.is_empty() && log.lines().all(|line| line.starts_with(first)), "{log}");
     }
 }
 
@@ -183,24 +148,6 @@ fn sighup_without_secrets_changes_nothing() {
     lockd.signal("HUP");
     peer.release(2, token, "k");
     assert_eq!(peer.answer(), plain('R', 2, "k"));
-}
-
-#[test]
-fn what_was_sent_before_sigterm_is_answered() {
-    let mut lockd = Lockd::start(&[]);
-    let mut peer = Peer::connect(lockd.address);
-    peer.expect_served();
-    lockd.freeze();
-    for owner in 1..=200 {
-        peer.acquire(owner, &format!("k{owner}"), 0, 60);
-    }
-    lockd.signal("TERM");
-    lockd.signal("CONT");
-    for owner in 1..=200 {
-        assert!(matches!(peer.answer(), Answer::Acquired { owner: echo, .. } if echo == owner));
-    }
-    peer.expect_end();
-    assert!(lockd.wait().success());
 }
 
 #[test]
@@ -240,4 +187,128 @@ fn processor_ticks(lockd: &Lockd) -> u64 {
         stat.rsplit(") ").next().expect("the fields").split_whitespace().collect();
     // User and system time are the 14th and 15th field; the state, here the first, is the 3rd.
     fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
+}
+
+#[test]
+fn settings_come_from_the_environment_and_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("lockd.toml");
+    std::fs::write(&path, "max-locks = 1\nmax-connections = 1\n").expect("write");
+    let mut command = Lockd::command(&["--config", path.to_str().expect("UTF-8")]);
+    let mut child = command.env("LOCKD_MAX_CONNECTIONS", "2").stderr(Stdio::null()).spawn();
+    let child = child.as_mut().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    // One lock, by the file; two connections, by the environment, which goes before it.
+    let mut first = Peer::connect(address);
+    let mut second = Peer::connect(address);
+    first.take(1, "k", 60);
+    second.acquire(2, "other", 0, 60);
+    assert_eq!(second.answer(), plain('B', 2, "other"));
+    Peer::connect(address).expect_end();
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(common::LONG)).expect("time-out");
+    let told = || {
+        let mut buffer = [0; 200];
+        let count = manager.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..count]).trim_end().to_owned()
+    };
+    let mut command = Lockd::command(&["--log", "off"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).spawn().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    let mut lockd = Lockd { child, stdout: None, address };
+    assert_eq!(told(), "READY=1");
+    lockd.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert!(lockd.wait().success());
+}
+
+/// Starts it, lets `cause` do something to it, stops it, and gives its log.
+fn log_of(arguments: &[&str], cause: impl FnOnce(&Lockd)) -> String {
+    let mut child = Lockd::command(arguments).stderr(Stdio::piped()).spawn().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    let mut stderr = child.stderr.take().expect("stderr");
+    let mut lockd = Lockd { child, stdout: None, address };
+    cause(&lockd);
+    lockd.signal("TERM");
+    lockd.wait();
+    let mut log = String::new();
+    stderr.read_to_string(&mut log).expect("the log");
+    log
+}
+
+#[test]
+fn start_stop_and_what_it_means_to_have_no_state_are_logged_once() {
+    let log = log_of(&[], |lockd| Peer::connect(lockd.address).expect_served());
+    for message in ["no state directory", " started ", "stopping", " stopped"] {
+        assert_eq!(log.matches(message).count(), 1, "{message} in\n{log}");
+    }
+}
+
+#[test]
+fn limits_that_are_reached_are_logged_but_not_as_often_as_they_are() {
+    let log = log_of(&["--max-connections", "1"], |lockd| {
+        let mut peer = Peer::connect(lockd.address);
+        peer.expect_served();
+        for _ in 0..200 {
+            Peer::connect(lockd.address).expect_end();
+        }
+    });
+    let said = log.matches("too many connections").count();
+    assert!((1..20).contains(&said), "{said} of 200 in\n{log}");
+    let log = log_of(&["--max-locks", "1"], |lockd| {
+        let mut peer = Peer::connect(lockd.address);
+        let token = peer.take(1, "k", 60);
+        for owner in 2..200 {
+            peer.acquire(owner, "other", 0, 60);
+            assert_eq!(peer.answer(), plain('B', owner, "other"));
+        }
+        peer.release(200, token, "k");
+        assert_eq!(peer.answer(), plain('R', 200, "k"));
+    });
+    let said = log.matches("acquires refused").count();
+    assert_eq!(said, 1, "{log}");
+    let log = log_of(&[], |lockd| {
+        for _ in 0..100 {
+            let mut peer = Peer::connect(lockd.address);
+            peer.send(b"GET / HTTP/1.1\r\n\r\n");
+            assert_eq!(peer.answer(), common::error("bad_request"));
+        }
+    });
+    let said = log.matches("malformed frame").count();
+    assert!((1..20).contains(&said), "{said} of 100 in\n{log}");
+}
+
+#[test]
+fn nobody_reading_its_log_does_not_hold_it_up() {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
+    let full = [b'x'; 4096];
+    while std::io::Write::write(&mut writer, &full).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("blocking");
+    let mut command = Lockd::command(&["--log", "trace"]);
+    let mut child = command.stderr(writer).spawn().expect("lockd");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+    let address = listening_line(&mut stdout);
+    let mut lockd = Lockd { child, stdout: None, address };
+    for _ in 0..20 {
+        let mut peer = Peer::connect(address);
+        peer.send(b"?");
+        assert_eq!(peer.answer(), common::error("bad_request"));
+    }
+    lockd.signal("HUP");
+    Peer::connect(address).expect_served();
+    lockd.signal("TERM");
+    assert!(lockd.wait().success());
+    drop(reader);
 }

@@ -125,3 +125,36 @@ fn a_storm_of_connections_that_end_leaves_nothing_behind() {
     // Leases of keys that ended connections held end by themselves.
     eventually(&server, "no lock is held", |stats| stats.locks.held == 0);
 }
+
+#[test]
+fn a_grant_that_is_decided_with_the_end_and_cannot_be_sent_is_undone() {
+    let server = start();
+    let mut other = Peer::connect(server.addr());
+    let mut deaf = Peer::connect_with_small_window(server.addr());
+    // Until the kernel takes no more and answers pile up, below the bound at which the server
+    // would stop reading.
+    let key = "x".repeat(128);
+    let answer = 1 + 8 + 128 + 1;
+    let mut sent = 0;
+    loop {
+        for _ in 0..100 {
+            deaf.release(3, 0, &key);
+        }
+        sent += 100;
+        let stats = eventually(&server, "all are read", |stats| stats.locks.probes == sent);
+        if sent * answer > stats.bytes_out + 20_000 {
+            break;
+        }
+        assert!(sent < 1_000_000, "the kernel took everything");
+    }
+    assert_eq!(server.stats().paused, 0);
+    deaf.acquire(4, "k", 0, 255);
+    deaf.end_sending();
+    eventually(&server, "undone", |stats| stats.locks.undone == 1);
+    other.take(5, "k", 60);
+    // What else was decided is still written.
+    for _ in 0..sent {
+        assert_eq!(deaf.answer(), plain('N', 3, &key));
+    }
+    deaf.expect_end();
+}

@@ -204,9 +204,7 @@ fn kill_many(seed: u64, rounds: u32) {
         }
         last_token = first;
         // Grants on another thread, so that the kill comes at any point of one.
-        let address = lockd.address;
         let granting = std::thread::spawn(move || {
-            let mut peer = Peer::connect(address);
             let mut last = (0, None);
             for owner in 1.. {
                 let asked = Instant::now();
@@ -245,4 +243,32 @@ fn killed_some_hundred_times_it_never_issues_a_token_twice_nor_within_a_lease() 
     for thread in threads {
         thread.join().expect("no violation");
     }
+}
+
+#[test]
+fn on_a_full_disk_it_does_not_start_or_grants_nothing_any_more() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let new = dir.path().join("state.new");
+    std::os::unix::fs::symlink("/dev/full", &new).expect("symlink");
+    let message = refusal(dir.path());
+    assert!(message.contains("No space left"), "{message}");
+
+    std::fs::remove_file(&new).expect("remove");
+    let mut lockd = start(dir.path());
+    let mut peer = Peer::connect(lockd.address);
+    let token = peer.take(1, "k", 1);
+    std::os::unix::fs::symlink("/dev/full", &new).expect("symlink");
+    peer.acquire(2, "other", 0, 2);
+    assert_eq!(peer.answer(), error("not_active"));
+    peer.release(3, token, "k");
+    assert_eq!(peer.answer(), plain('R', 3, "k"));
+    // Not even its clean end can be recorded, and it says so.
+    lockd.signal("TERM");
+    assert!(!lockd.wait().success());
+
+    std::fs::remove_file(&new).expect("remove");
+    let lockd = start(dir.path());
+    let mut peer = Peer::connect(lockd.address);
+    let (next, _) = take_when_active(&mut peer, "k", 1);
+    assert!(next > token);
 }

@@ -281,8 +281,8 @@ pub unsafe extern "C" fn lockclient_config_set_idle_probe_ms(
     unsafe { set(config, |settings| settings.idle_probe(Duration::from_millis(ms))) }
 }
 
-/// Sets the most acquires that may wait unsent in the client. One more is
-/// LOCKCLIENT_E_QUEUE_FULL, at once.
+/// Sets the most acquires that may wait unsent in the client, and of releases by
+/// lockclient_release_start that may be under way. One more is LOCKCLIENT_E_QUEUE_FULL, at once.
 ///
 /// Threads: any.
 ///

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "pointers come from C; each use says why it is sound")]
 #![allow(non_camel_case_types, reason = "the names are C's")]
 #![allow(clippy::missing_safety_doc, reason = "the header's text is the contract")]
+#![allow(rustdoc::broken_intra_doc_links, reason = "brackets mean to C what they say")]
 
 mod acquire;
 mod boundary;

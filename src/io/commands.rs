@@ -6,6 +6,7 @@ use crate::engine::{ReleaseCall, ReleaseOutcome};
 use crate::reason::ReasonKind;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::ticket::{Reclaim, Reply, Slot};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,6 +39,31 @@ pub(crate) enum Command {
     Shutdown(Mono),
     /// An endpoint's name was looked up.
     Resolved(u16, io::Result<Vec<SocketAddr>>),
+    /// What a test wants the thread to suffer.
+    #[cfg(test)]
+    Run(Script),
+}
+
+/// Something that a test has the thread do.
+#[cfg(test)]
+pub(crate) struct Script(Box<dyn FnOnce() + Send>);
+
+#[cfg(test)]
+impl Script {
+    pub(crate) fn new(run: impl FnOnce() + Send + 'static) -> Script {
+        Script(Box::new(run))
+    }
+
+    pub(super) fn run(self) {
+        (self.0)();
+    }
+}
+
+#[cfg(test)]
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Script")
+    }
 }
 
 /// Who wants to know a release's end.
@@ -73,7 +99,7 @@ enum Stage {
 
 #[derive(Debug)]
 struct Inner {
-    waiting: Vec<Command>,
+    waiting: VecDeque<Command>,
     /// Acquires in `waiting`.
     acquires: usize,
     /// Acquires that wait unsent in the engine, at most.
@@ -95,7 +121,7 @@ pub(crate) struct Commands {
 
 impl Commands {
     pub(crate) fn new(waker: Waker, limit: usize) -> Commands {
-        let inner = Inner { waiting: Vec::new(), acquires: 0, unsent: 0, stage: Stage::Open };
+        let inner = Inner { waiting: VecDeque::new(), acquires: 0, unsent: 0, stage: Stage::Open };
         Commands {
             inner: Mutex::new(inner),
             waker,
@@ -160,7 +186,7 @@ impl Commands {
     }
 
     fn add(&self, mut inner: MutexGuard<'_, Inner>, command: Command) -> Result<(), Refused> {
-        inner.waiting.push(command);
+        inner.waiting.push_back(command);
         drop(inner);
         if self.waker.wake().is_err() {
             // The host has closed our descriptors. The thread finds out when it wakes by itself.
@@ -171,9 +197,9 @@ impl Commands {
     }
 
     /// The thread: swaps what waits with `batch`, which is empty. `unsent` is the engine's count.
-    pub(crate) fn take(&self, batch: &mut Vec<Command>, unsent: usize) {
+    pub(crate) fn take(&self, batch: &mut VecDeque<Command>, unsent: usize) {
         if batch.capacity() > KEPT {
-            *batch = Vec::new();
+            *batch = VecDeque::new();
         }
         let mut inner = self.inner.lock();
         std::mem::swap(&mut inner.waiting, batch);
@@ -195,6 +221,12 @@ impl Commands {
         idle
     }
 
+    /// How many commands wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.inner.lock().waiting.len()
+    }
+
     /// The thread: it has woken.
     pub(crate) fn woken(&self) {
         self.waker.awake();
@@ -211,7 +243,7 @@ impl Commands {
     }
 
     /// The thread ends: what waits is handed over, and nothing is taken any more.
-    pub(crate) fn end(&self) -> Vec<Command> {
+    pub(crate) fn end(&self) -> VecDeque<Command> {
         let mut inner = self.inner.lock();
         if inner.stage == Stage::Open {
             self.broken.store(true, Ordering::Release);

@@ -61,7 +61,11 @@ pub(super) struct Driver {
     readable: VecDeque<ConnId>,
     /// Connections that the engine wants read to their end.
     drains: VecDeque<ConnId>,
-    batch: Vec<Command>,
+    /// What callers have asked for, and was not done yet.
+    batch: VecDeque<Command>,
+    /// What is just being given to the engine: if that panics, somebody still waits for it.
+    admitting: Option<SyncArc<Slot>>,
+    asking: Option<Audience>,
     audiences: HashMap<ReleaseId, Audience>,
     hopefuls: Vec<SyncArc<Reply<bool>>>,
     buffer: Box<[u8]>,
@@ -97,7 +101,9 @@ impl Driver {
             dialer: Dialer::new(&shared.endpoints),
             readable: VecDeque::new(),
             drains: VecDeque::new(),
-            batch: Vec::new(),
+            batch: VecDeque::new(),
+            admitting: None,
+            asking: None,
             audiences: HashMap::new(),
             hopefuls: Vec::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
@@ -122,9 +128,10 @@ impl Driver {
             if sleep != Some(Duration::ZERO) {
                 self.sleep += 1;
                 self.shared.commands.woken();
-            }
-            if self.shared.commands.is_broken() {
-                return Err(sys::gone());
+                // The poll's own number tells less: all polls look alike.
+                if !self.receiver.is_ours() || self.shared.commands.is_broken() {
+                    return Err(sys::gone());
+                }
             }
             for event in &events {
                 if event.token() == WAKE {
@@ -231,35 +238,42 @@ impl Driver {
 
     /// Does what callers have asked for.
     fn obey(&mut self) {
-        let mut batch = std::mem::take(&mut self.batch);
-        self.shared.commands.take(&mut batch, self.engine.queued());
+        self.shared.commands.take(&mut self.batch, self.engine.queued());
         let now = sys::now();
-        for command in batch.drain(..) {
+        while let Some(command) = self.batch.pop_front() {
             match command {
                 Command::Acquire(slot) => {
+                    let slot = self.admitting.insert(slot);
                     let id = self.engine.acquire(slot.call().clone(), now);
-                    self.desk.admit(id, slot);
+                    if let Some(slot) = self.admitting.take() {
+                        self.desk.admit(id, slot);
+                    }
                 }
                 Command::Withdraw(slot, kind) => {
                     if let Some(id) = self.desk.withdraw(&slot) {
                         self.engine.withdraw(id, Reason::new(kind));
                     }
                 }
-                Command::Release(call, audience) => match self.engine.release(call, now) {
-                    Some(id) if !matches!(audience, Audience::Nobody) => {
-                        self.audiences.insert(id, audience);
+                Command::Release(call, audience) => {
+                    self.asking = Some(audience);
+                    let id = self.engine.release(call, now);
+                    match (id, self.asking.take()) {
+                        (_, None | Some(Audience::Nobody)) => {}
+                        (Some(id), Some(audience)) => {
+                            self.audiences.insert(id, audience);
+                        }
+                        (None, Some(audience)) => self.inform(audience, None),
                     }
-                    Some(_) => {}
-                    None => self.inform(audience, None),
-                },
+                }
                 Command::Reclaim(reclaim) => self.reclaim(reclaim),
                 Command::WaitReady(reply) => self.hopefuls.push(reply),
                 Command::Shutdown(deadline) => self.close(deadline),
                 Command::Resolved(endpoint, result) => self.resolved(endpoint, result),
+                #[cfg(test)]
+                Command::Run(script) => script.run(),
             }
             self.effects();
         }
-        self.batch = batch;
         self.drain();
     }
 
@@ -291,6 +305,12 @@ impl Driver {
         let now = sys::now();
         while let Some(reclaim) = self.desk.lapsed(now.mono) {
             self.engine.reclaim(reclaim.key, reclaim.token, now);
+        }
+        if self.closing.is_some() {
+            // Whoever took one after the end could not give it back (REL-6).
+            while let Some(reclaim) = self.desk.recall() {
+                self.engine.reclaim(reclaim.key, reclaim.token, now);
+            }
         }
         self.engine.timeout(now);
         self.effects();
@@ -404,7 +424,7 @@ impl Driver {
                     self.attempt(conn);
                 }
             }
-            Err(error) => self.fail_dial(conn, ReasonKind::Resolve, &error),
+            Err(error) => self.fail_dial(conn, endpoint, ReasonKind::Resolve, &error),
         }
     }
 
@@ -418,7 +438,7 @@ impl Driver {
                         self.attempt(conn);
                     }
                 }
-                Err(error) => self.fail_dial(conn, ReasonKind::Resolve, error),
+                Err(error) => self.fail_dial(conn, endpoint, ReasonKind::Resolve, error),
             }
         }
     }
@@ -436,8 +456,9 @@ impl Driver {
                 Err(error) => dial.error = error,
             }
         }
+        let endpoint = dial.endpoint;
         let error = std::mem::replace(&mut dial.error, ErrorKind::Other.into());
-        self.fail_dial(conn, ReasonKind::Connect, &error);
+        self.fail_dial(conn, endpoint, ReasonKind::Connect, &error);
     }
 
     /// Something has happened to a socket that is connecting.
@@ -457,7 +478,7 @@ impl Driver {
                 let mut nonce = [0; 32];
                 if let Err(error) = sys::random(&mut nonce) {
                     socket.close(self.poll.registry());
-                    self.fail_dial(conn, ReasonKind::Connect, &error);
+                    self.fail_dial(conn, endpoint, ReasonKind::Connect, &error);
                     return;
                 }
                 self.links.insert(conn, Link::Open(socket));
@@ -466,13 +487,9 @@ impl Driver {
         }
     }
 
-    fn fail_dial(&mut self, conn: ConnId, kind: ReasonKind, error: &io::Error) {
-        let endpoint = match self.links.remove(&conn) {
-            Some(Link::Dialing(dial)) => Some(dial.endpoint),
-            _ => None,
-        };
-        let reason = Reason::new(kind).with_os_error(error.raw_os_error());
-        let reason = endpoint.map_or(reason, |endpoint| reason.at(endpoint));
+    fn fail_dial(&mut self, conn: ConnId, endpoint: u16, kind: ReasonKind, error: &io::Error) {
+        self.links.remove(&conn);
+        let reason = Reason::new(kind).at(endpoint).with_os_error(error.raw_os_error());
         self.engine.dialed(conn, Err(reason), sys::now());
     }
 
@@ -497,7 +514,10 @@ impl Driver {
 
     /// Ends everything that still waits, whatever the thread ends for.
     pub(super) fn finish(&mut self, end: Option<Shutdown>) {
-        for command in self.shared.commands.end() {
+        let mut left = std::mem::take(&mut self.batch);
+        left.extend(self.shared.commands.end());
+        left.extend(self.admitting.take().map(Command::Acquire));
+        for command in left {
             match command {
                 Command::Acquire(slot) => {
                     slot.abandon();
@@ -512,10 +532,13 @@ impl Driver {
                     self.shared.lost.fetch_add(1, Ordering::Relaxed);
                 }
                 Command::Withdraw(..) | Command::Shutdown(_) | Command::Resolved(..) => {}
+                #[cfg(test)]
+                Command::Run(_) => {}
             }
         }
         self.desk.abandon();
-        for (_, audience) in std::mem::take(&mut self.audiences) {
+        let audiences = std::mem::take(&mut self.audiences).into_values();
+        for audience in audiences.chain(self.asking.take()) {
             self.inform(audience, None);
         }
         for reply in self.hopefuls.drain(..) {

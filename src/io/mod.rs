@@ -10,6 +10,8 @@ mod socket;
 pub(crate) mod sys;
 mod waker;
 
+#[cfg(test)]
+pub(crate) use commands::Script;
 pub(crate) use commands::{Audience, BRIEFLY, Command, PATIENTLY, Refused};
 pub(crate) use shared::Shared;
 

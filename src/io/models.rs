@@ -7,6 +7,7 @@ use crate::reason::ReasonKind;
 use crate::sync::Arc;
 use crate::ticket::Reply;
 use loom::thread;
+use std::collections::VecDeque;
 
 fn commands() -> (Arc<Commands>, waker::WakeReceiver) {
     let (waker, receiver) = waker::pair().unwrap();
@@ -28,7 +29,7 @@ fn the_thread_never_sleeps_on_a_command_without_a_wake() {
             })
             .collect();
         // One turn of the thread's: it takes what is there, and sleeps if it may.
-        let mut batch = Vec::new();
+        let mut batch = VecDeque::new();
         commands.take(&mut batch, 0);
         let asleep = commands.may_sleep(0);
         for pusher in pushers {
@@ -64,7 +65,7 @@ fn rel_6_a_release_that_was_taken_is_not_left_behind_by_an_orderly_end() {
     loom::model(|| {
         let (commands, _receiver) = commands();
         commands.shut(Mono(0)).unwrap();
-        let mut batch = Vec::new();
+        let mut batch = VecDeque::new();
         commands.take(&mut batch, 0);
         let other = commands.clone();
         let pusher = thread::spawn(move || {
@@ -101,7 +102,7 @@ fn con_7_the_queue_never_holds_more_than_its_limit() {
         let commands = Arc::new(Commands::new(waker, 1));
         let other = commands.clone();
         let pusher = thread::spawn(move || other.acquire(slot(), PATIENTLY).is_ok());
-        let mut batch = Vec::new();
+        let mut batch = VecDeque::new();
         // The thread takes an acquire, and the engine keeps it unsent.
         commands.take(&mut batch, 0);
         let unsent = batch.len();

@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     /// The engine's last connection error, packed.
     pub(crate) last_error: AtomicU64,
-    /// Started releases under way: each has a place of the lane's size.
+    /// Started releases under way, which are bounded like acquires, and apart from them.
     pub(crate) started: AtomicUsize,
     /// Releases that never reached the background thread.
     pub(crate) lost: AtomicU64,

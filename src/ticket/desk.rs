@@ -84,6 +84,16 @@ impl Desk {
         None
     }
 
+    /// The client is closed: the next grant that nobody has taken.
+    pub fn recall(&mut self) -> Option<Reclaim> {
+        while let Some(Untaken { slot, .. }) = self.grants.pop() {
+            if let Some(token) = slot.recall() {
+                return Some(Reclaim { key: slot.call().key, token });
+            }
+        }
+        None
+    }
+
     /// When [`Desk::lapsed`] is next wanted.
     pub fn next_timeout(&mut self) -> Option<Mono> {
         while self.grants.peek().is_some_and(|next| !next.slot.is_untaken_grant()) {

@@ -24,6 +24,13 @@ const UNSENT_MARGIN: Duration = Duration::from_millis(20);
 /// The same, for one that may have been sent, after the end that was set when it was.
 const SENT_MARGIN: Duration = Duration::from_millis(50);
 
+/// A caller that wakes this much after its own time limit has stood still; the background thread
+/// may have stood still with it …
+const STOOD_STILL: Duration = Duration::from_millis(50);
+
+/// … and gets this long to read the answers that wait in its sockets (CLO-1).
+const READING_TIME: Duration = Duration::from_millis(50);
+
 /// Less than this of a lease is nothing: the C ABI tells the remainder in milliseconds.
 const LEAST_REMAINDER: Duration = Duration::from_millis(1);
 
@@ -293,6 +300,14 @@ impl Slot {
         Some(self.token.load(Ordering::Relaxed))
     }
 
+    /// The background thread: the client is closed. The token of a grant that nobody has taken.
+    pub(super) fn recall(&self) -> Option<u64> {
+        // No result that a grant can have become has this.
+        self.reason.store(Reason::new(ReasonKind::Closed).pack(), Ordering::Relaxed);
+        self.change(INDETERMINATE, |phase| phase == GRANTED)?;
+        Some(self.token.load(Ordering::Relaxed))
+    }
+
     /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
     pub fn cancel(&self) -> Cancel {
         let mut state = self.state.load(Ordering::Acquire);
@@ -357,6 +372,7 @@ impl Slot {
             return false;
         }
         let mut event = self.event.lock();
+        let mut patient = true;
         loop {
             let state = self.state.load(Ordering::Acquire);
             if state & PHASE >= GRANTED {
@@ -376,6 +392,9 @@ impl Slot {
             let limit = self.limit(state & PHASE);
             if now < limit {
                 self.changed.wait_for(&mut event, limit.since(now));
+            } else if patient && now.since(limit) >= STOOD_STILL {
+                patient = false;
+                self.changed.wait_for(&mut event, READING_TIME);
             } else if self.expire(now) {
                 drop(event);
                 self.wake();

@@ -99,7 +99,21 @@ fn con_3_a_node_that_serves_outweighs_an_older_hint_that_does_not_answer() {
     assert!(sent.conn > world.dials[1].1);
     assert_eq!(world.sockets[&sent.conn].endpoint, 0, "the other way round is the first again");
     assert_eq!(world.outcome(id), None);
-    // A connection from before the hint proves nothing of the kind.
+    // A connection that was dialled before the hint was heard proves nothing of the kind.
+    let mut world = World::new(Settings { endpoints: endpoints(2), ..settings() });
+    world.nodes[1] = Node::Swallows;
+    world.fire();
+    let conn = world.only();
+    world.ask(lock("b", 60));
+    world.nodes[0] = Node::Swallows;
+    world.ask(attempt("t"));
+    let (_, opening, to) = *world.dials.last().unwrap();
+    assert_eq!(to, 0);
+    world.answer(conn, ServerFrame::Leader { leader: b"b:1" });
+    world.connect(opening);
+    world.ask(lock("k", 5));
+    assert_eq!((world.acquires("t"), world.acquires("k")), (vec![], vec![]));
+    // And neither does one that has been there all the time.
     let mut world = World::new(Settings { endpoints: endpoints(2), ..settings() });
     world.nodes[1] = Node::Swallows;
     world.fire();

@@ -267,6 +267,20 @@ fn dl_6_a_strict_deadline_is_exact() {
 }
 
 #[test]
+fn dl_6_a_strict_deadline_knows_no_rounding_either() {
+    let mut world = World::new(Settings { strict_deadline: true, connections: 1, ..settings() });
+    world.nodes[0] = Node::Swallows;
+    world.fire();
+    let id = world.ask(lock("k", 2));
+    let deadline = world.mono() + 2 * SECOND;
+    world.advance(ms(300));
+    world.connect(world.dials[0].1);
+    assert_eq!((world.acquire("k").wait, world.gate.claimed[&id]), (2, deadline));
+    world.advance(ms(1_700));
+    assert_eq!((world.unknown(id), world.ended_at(id)), (ReasonKind::Deadline, Some(deadline)));
+}
+
+#[test]
 fn dl_6_a_wait_zero_call_has_the_grace_behind_its_five_seconds() {
     let mut world = World::ready();
     let id = world.ask(attempt("k"));

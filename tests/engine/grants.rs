@@ -15,6 +15,17 @@ fn leased(key: &str, wait: u64, lease: u64) -> Ask {
 }
 
 #[test]
+fn gr_1_a_grant_carries_its_exact_token() {
+    let mut world = World::single();
+    for (round, token) in [1, 0x0a0a_0a0a_0a0a_0a0a, 1 << 63, u64::MAX].into_iter().enumerate() {
+        let key = format!("k{round}");
+        let id = world.ask(lock(&key, 30));
+        world.grant_it(&key, token);
+        assert_eq!(world.grant(id).token, token);
+    }
+}
+
+#[test]
 fn gr_2_without_newer_proof_it_is_the_acquires_own_sending() {
     let mut world = World::single();
     world.advance(ms(400));

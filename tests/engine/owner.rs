@@ -76,6 +76,8 @@ fn own_2_first_owner_zero_is_none_at_all() {
     world.fire();
     let none = world.ask(lock("a", 60));
     assert_eq!(world.outcome(none), Some(AcquireOutcome::OwnerExhausted));
+    let release = world.release("r", 3, ReleaseKind::Awaited);
+    assert_eq!(world.release_outcome(release), Some(ReleaseOutcome::OwnerExhausted));
     world.advance(60 * SECOND);
     assert_eq!(world.wire, []);
 }

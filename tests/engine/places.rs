@@ -29,20 +29,32 @@ fn con_6_kinds_of_callers_do_not_share_where_the_number_allows() {
 #[test]
 fn con_6_all_kinds_at_once_each_get_their_connection() {
     // All wait before the first connection is there, which only one of them gets.
-    let mut world = World::new(settings());
-    world.nodes[0] = Node::Swallows;
-    world.fire();
-    let ids = [
-        world.ask_quietly(ticket("c", 30)),
-        world.ask_quietly(attempt("t")),
-        world.ask_quietly(lock("b", 30)),
-    ];
-    world.nodes[0] = Node::Serves;
-    world.connect(world.dials[0].1);
-    world.advance(ms(1));
-    let conns: HashSet<_> = ["t", "b", "c"].iter().map(|key| world.acquire(key).conn).collect();
-    assert_eq!(conns.len(), 3);
-    assert!(ids.iter().all(|id| world.outcome(*id).is_none()));
+    // The timers are looked at before the sending, as the I/O thread does, and after it.
+    for timers_first in [true, false] {
+        let mut world = World::new(settings());
+        world.nodes[0] = Node::Accepts;
+        world.fire();
+        let ids = [
+            world.ask_quietly(ticket("c", 30)),
+            world.ask_quietly(attempt("t")),
+            world.ask_quietly(lock("b", 30)),
+        ];
+        let (conn, now) = (world.only(), world.now);
+        let (_, owner) = world.probes(conn)[0];
+        let mut answer = Vec::new();
+        ServerFrame::NotHeld { owner, key: b"_probe" }.encode(&mut answer);
+        world.sockets.get_mut(&conn).unwrap().probes.clear();
+        world.nodes[0] = Node::Serves;
+        world.engine.received(conn, &answer, now);
+        if timers_first {
+            world.engine.timeout(now);
+        }
+        world.settle();
+        world.advance(ms(1));
+        let conns: HashSet<_> = ["t", "b", "c"].iter().map(|key| world.acquire(key).conn).collect();
+        assert_eq!(conns.len(), 3);
+        assert!(ids.iter().all(|id| world.outcome(*id).is_none()));
+    }
 }
 
 #[test]

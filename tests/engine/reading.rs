@@ -112,6 +112,41 @@ fn read_an_answer_on_another_connection_is_a_mismatch() {
 }
 
 #[test]
+fn read_the_op_has_to_agree_too() {
+    // A release and an acquire of the same key, each answered as if it were the other.
+    for answer in ["A", "T", "B", "R", "N"] {
+        let (mut world, conn, id) = in_flight();
+        let release = world.release("k", 5, ReleaseKind::Awaited);
+        let ((_, other, _), key) = (world.releases("k")[0], &b"k"[..]);
+        world.answer(
+            conn,
+            match answer {
+                "A" => ServerFrame::Acquired { owner: other, token: 50, key },
+                "T" => ServerFrame::TimedOut { owner: other, key },
+                "B" => ServerFrame::Busy { owner: other, key },
+                "R" => ServerFrame::Released { owner: 2, key },
+                _ => ServerFrame::NotHeld { owner: 2, key },
+            },
+        );
+        assert_eq!(world.unknown(id), ReasonKind::Mismatch, "{answer}");
+        assert_eq!(world.release_outcome(release), None);
+    }
+}
+
+#[test]
+fn read_a_releases_answer_on_another_connection_is_a_mismatch() {
+    let mut world = World::ready();
+    world.ask(lock("k", 30));
+    let release = world.release("r", 5, ReleaseKind::Awaited);
+    let other = world.ask(attempt("o"));
+    let ((here, owner, _), there) = (world.releases("r")[0], world.acquire("o").conn);
+    assert_ne!(here, there);
+    world.answer(there, ServerFrame::Released { owner, key: b"r" });
+    assert_eq!(world.unknown(other), ReasonKind::Mismatch);
+    assert_eq!((world.release_outcome(release), world.state(here)), (None, State::Open));
+}
+
+#[test]
 fn read_the_second_answer_is_a_mismatch() {
     let (mut world, conn, id) = in_flight();
     world.grant_it("k", 3);
@@ -241,6 +276,73 @@ fn read_errors_close_and_back_off_each_by_its_own_schedule() {
         }
         assert_eq!(step, longest);
     }
+}
+
+#[test]
+fn read_notices_and_errors_count_while_the_first_probe_is_unanswered() {
+    let (moved, notice) = (&b"Mb:1\n"[..], &b"Lb:1\n"[..]);
+    let cases = [
+        (moved, ReasonKind::Moved, Some(1)),
+        (notice, ReasonKind::None, Some(1)),
+        (b"Eno_leader\n", ReasonKind::NoLeader, None),
+        (b"Enot_active\n", ReasonKind::NotActive, None),
+        (b"Ewhat\n", ReasonKind::ServerError, None),
+        (b"C01234567890123456789012345678901\n", ReasonKind::Auth, None),
+    ];
+    for (bytes, kind, hint) in cases {
+        let mut world = World::new(Settings { endpoints: endpoints(2), ..settings() });
+        world.nodes = vec![Node::Accepts, Node::Swallows];
+        world.fire();
+        let conn = world.only();
+        let id = world.ask(lock("k", 30));
+        world.bytes(conn, bytes);
+        assert_eq!(world.outcome(id), None, "nothing of it was sent");
+        assert_eq!(world.engine.last_error().kind, kind);
+        let closed = kind != ReasonKind::None;
+        assert_eq!(world.state(conn) == State::Closed, closed, "{kind:?}");
+        let hints: Vec<_> = world
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                lockclient::engine::Event::Hint { endpoint } => *endpoint,
+                _ => None,
+            })
+            .collect();
+        assert_eq!(hints, Vec::from_iter(hint), "{kind:?}");
+    }
+}
+
+#[test]
+fn read_a_lingering_connection_is_listened_to_for_grants_alone() {
+    let (mut world, conn, id) = in_flight();
+    let at = world.mono();
+    world.cancel(id);
+    assert_eq!(world.state(conn), State::HalfClosed);
+    for bytes in [
+        &b"Mb:1\n"[..],
+        b"Lb:1\n",
+        b"Eno_leader\n",
+        b"Eauth_failed\n",
+        b"T\0\0\0\0\0\0\0\x02k\n",
+        b"R\0\0\0\0\0\0\0\x09k\n",
+        b"N\0\0\0\0\0\0\0\x01_probe\n",
+        b"C01234567890123456789012345678901\n",
+    ] {
+        world.bytes(conn, bytes);
+        assert_eq!(world.state(conn), State::HalfClosed);
+    }
+    assert!(
+        !world
+            .events
+            .iter()
+            .any(|event| { matches!(event, lockclient::engine::Event::Hint { .. }) })
+    );
+    assert_eq!(world.engine.last_error().kind, ReasonKind::None);
+    // A grant with an owner that nobody knows has a token all the same.
+    world.answer(conn, ServerFrame::Acquired { owner: 40, token: 9, key: b"x" });
+    assert_eq!(world.counters().late_grants, 1);
+    world.advance(SECOND);
+    assert_eq!(world.closes[&conn], at + SECOND);
 }
 
 #[test]

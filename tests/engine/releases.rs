@@ -94,8 +94,9 @@ fn rel_1_lost_when_its_time_is_over_it_is_not_tried_again() {
         } else {
             world.read(conn);
         }
-        world.advance(10 * SECOND);
+        // At once, and not when there is another connection to find it out on.
         assert!(matches!(world.release_outcome(id), Some(ReleaseOutcome::Unconfirmed(_))));
+        world.advance(10 * SECOND);
         assert_eq!(world.releases("k").len(), 1);
         assert_eq!(world.counters().unconfirmed, 1);
     }
@@ -223,6 +224,54 @@ fn rel_4_releases_go_before_the_acquires_that_wait() {
     assert_eq!(world.releases("r").len(), 1);
     let order = world.wire.iter().position(|sent| sent.acquire("k").is_some());
     assert_eq!(order, Some(2), "the first probe, the release, the acquires");
+}
+
+#[test]
+fn rel_4_releases_that_come_back_keep_their_order() {
+    let mut world = World::single();
+    let conn = world.only();
+    world.socket(conn).room = 0;
+    for token in 1..=5 {
+        world.release_quietly("r", token, ReleaseKind::Guard);
+    }
+    world.settle();
+    world.open_up(conn, usize::MAX);
+    let tokens: Vec<u64> = world.releases("r").iter().map(|release| release.2).collect();
+    assert_eq!(tokens, [1, 2, 3, 4, 5]);
+    // All of them are repeated when the connection is lost, the oldest first again.
+    world.end(conn, ReasonKind::Eof);
+    world.advance(ms(400));
+    let tokens: Vec<u64> = world.releases("r").iter().map(|release| release.2).collect();
+    assert_eq!(tokens[5..], [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn rel_4_releases_go_before_acquires_on_other_connections_too() {
+    let mut world = World::ready();
+    world.ask(attempt("t"));
+    world.ask(lock("b", 60));
+    let (first, last) = (world.acquire("t").conn, world.acquire("b").conn);
+    assert!(first < last);
+    let before = world.wire.len();
+    world.ask_quietly(attempt("u"));
+    world.release_quietly("r", 5, ReleaseKind::Guard);
+    world.settle();
+    let order: Vec<_> = world.wire[before..].iter().map(|sent| sent.conn).collect();
+    assert_eq!(order, [last, first], "it goes where acquires last went, and before them");
+}
+
+#[test]
+fn gr_5_an_unconfirmed_release_can_be_tried_again_with_its_token() {
+    let mut world = World::single();
+    let first = world.release("k", 9, ReleaseKind::Awaited);
+    world.advance(5 * SECOND);
+    assert!(matches!(world.release_outcome(first), Some(ReleaseOutcome::Unconfirmed(_))));
+    let again = world.release("k", 9, ReleaseKind::Awaited);
+    let (conn, owner, token) = world.releases("k")[1];
+    assert_eq!(token, 9);
+    world.answer(conn, ServerFrame::NotHeld { owner, key: b"k" });
+    let expected = ReleaseOutcome::NotHeld { retried: false };
+    assert_eq!(world.release_outcome(again), Some(expected));
 }
 
 #[test]

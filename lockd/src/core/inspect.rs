@@ -17,7 +17,7 @@ pub struct Held {
 }
 
 impl Core {
-    /// The held locks whose key begins with `prefix`, at most `limit`, among the `places` places
+    /// The held locks whose key begins with `prefix`, at most `limit` (1 or more), among the `places` places
     /// of the table from `from` on. Also the place to go on from; `None` at the table's end.
     ///
     /// A lock stays in its place while it is held, so going through all places shows every lock

@@ -10,7 +10,7 @@ use super::listener::Listener;
 use super::notice::Notices;
 use super::outputs::Outputs;
 use super::penalties::Penalties;
-use crate::core::{ConnectionId, Core, Deadlines, Time};
+use crate::core::{ConnectionId, Core, Deadlines, Held, Time};
 use crate::secrets::Secret;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -37,6 +37,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STOP: Duration = Duration::from_millis(500);
 const STOP_POLL: Duration = Duration::from_millis(10);
 const EVENTS: usize = 1024;
+/// Places of the table that are looked at for one who asks, before serving goes on.
+const PIECE: u32 = 4096;
 
 const WAKE: Token = Token(usize::MAX);
 const ALARM: Token = Token(usize::MAX - 1);
@@ -49,6 +51,9 @@ pub(crate) enum Command {
     Secrets(Vec<Secret>),
     /// Send the numbers.
     Stats(Sender<Stats>),
+    /// Send the locks whose key begins with `prefix`, at most `limit`, of a piece of the table
+    /// that begins at `from`; and where the next piece begins.
+    Inspect { prefix: String, from: u32, limit: usize, reply: Sender<(Vec<Held>, Option<u32>)> },
     /// End.
     Stop,
 }
@@ -320,6 +325,7 @@ impl EventLoop {
         self.outputs.open(number);
         let nonce = secure.then_some(nonce);
         let session = Session::new(ConnectionId(number), nonce, self.now, &mut self.outputs);
+        tracing::debug!(%peer, number, "connection accepted");
         let connection = Connection::new(socket, peer, session, self.serials, self.now);
         self.connections[number as usize] = Some(connection);
         self.schedule(number);
@@ -327,7 +333,8 @@ impl EventLoop {
 
     /// Forgets a connection whose waiters have left and whose grants are settled.
     pub(super) fn close(&mut self, number: u32) {
-        if self.connections[number as usize].take().is_some() {
+        if let Some(connection) = self.connections[number as usize].take() {
+            tracing::debug!(peer = %connection.peer, number, "connection closed");
             self.outputs.close(number);
             self.free.push(number);
         }
@@ -344,7 +351,10 @@ impl EventLoop {
 
     fn end_overdue(&mut self) {
         while let Some(due) = self.deadlines.pop_due(self.now) {
-            let Some(connection) = &self.connections[due.slot as usize] else { continue };
+            let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
+            if connection.is_about_to_send() {
+                connection.progress = self.now;
+            }
             if connection.serial != due.stamp || !connection.is_overdue(self.now) {
                 self.schedule(due.slot);
                 continue;
@@ -393,6 +403,10 @@ impl EventLoop {
                 Command::Stats(reply) => {
                     // Whoever asked may have gone.
                     let _ = reply.send(self.stats());
+                }
+                Command::Inspect { prefix, from, limit, reply } => {
+                    let prefix = prefix.as_bytes();
+                    let _ = reply.send(self.core.inspect(prefix, from, PIECE, limit, self.now));
                 }
                 Command::Secrets(secrets) => self.secrets = secrets,
                 Command::Stop => self.stopping = true,

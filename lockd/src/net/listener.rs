@@ -152,7 +152,7 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
 }
 
 /// Whether `path` is a socket that nobody listens on: one that a killed server left behind.
-fn is_abandoned(path: &Path) -> bool {
+pub(crate) fn is_abandoned(path: &Path) -> bool {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     let refused = std::os::unix::net::UnixStream::connect(path)
@@ -162,13 +162,13 @@ fn is_abandoned(path: &Path) -> bool {
 
 /// Removes a listening socket's file at the end, unless another has taken its place.
 #[derive(Debug)]
-struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> io::Result<SocketFile> {
+    pub(crate) fn of(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.into(), identity: identity(path)? })
     }
 }

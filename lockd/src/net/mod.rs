@@ -13,4 +13,4 @@ mod writing;
 pub(crate) use clock::now;
 pub(crate) use event_loop::{Command, EventLoop, Setup};
 pub use listener::Address;
-pub(crate) use listener::Listener;
+pub(crate) use listener::{Listener, SocketFile, is_abandoned};

@@ -5,8 +5,8 @@ use crate::outbox::Outbox;
 use lockclient::wire::ServerFrame;
 
 /// Buffers that grew beyond this are not kept for others.
-const KEPT_BUFFER: usize = 64 * 1024;
-const KEPT_BUFFERS: usize = 1024;
+const KEPT_BUFFER: usize = 16 * 1024;
+const KEPT_BUFFERS: usize = 256;
 
 #[derive(Debug, Default)]
 struct Output {

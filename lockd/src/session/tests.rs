@@ -176,3 +176,57 @@ fn after_the_handshake_its_time_is_forgotten() {
     world.pass(PROGRESS);
     assert_eq!((world.overdue(), world.session.next_deadline()), (None, None));
 }
+
+#[test]
+fn no_bytes_whatever_break_it() {
+    let mut random = 88172645463325252u64;
+    let mut below = |bound: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) % bound
+    };
+    let mut faults = 0;
+    for round in 0..5000 {
+        let mut world = World::with_nonce((round % 4 == 0).then_some([1; 32]));
+        // Frames that are good but for a byte here and there.
+        let mut bytes = Vec::new();
+        for owner in 1..=1 + below(20) {
+            let key = vec![b'k'; below(130) as usize];
+            if below(2) == 0 {
+                let (wait, lease) = (below(3) as u8, 1 + below(3) as u8);
+                ClientFrame::Acquire { wait, lease, owner, key: &key }.encode(&mut bytes);
+            } else {
+                ClientFrame::Release { owner, token: below(9), key: &key }.encode(&mut bytes);
+            }
+        }
+        for _ in 0..below(4) {
+            let at = below(bytes.len() as u64) as usize;
+            bytes[at] = below(256) as u8;
+        }
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (chunk, _) = rest.split_at(rest.len().min(1 + below(300) as usize));
+            let Received { consumed, over } = world.receive(chunk);
+            assert!(consumed <= chunk.len());
+            if over.is_some() {
+                faults += 1;
+                break;
+            }
+            assert!(consumed > 0, "it always goes on");
+            rest = &rest[consumed..];
+            world.pass(Duration::from_millis(below(2000)));
+            world.core.advance(world.now, &mut world.out);
+        }
+        // Whatever was said is well-formed.
+        let mut decoder = lockclient::wire::Decoder::<lockclient::wire::FromServer>::default();
+        let mut said = &world.out.0[..];
+        while !said.is_empty() {
+            let before = said.len();
+            let mut rest = said;
+            assert!(decoder.next(&mut rest).expect("a well-formed answer").is_some());
+            said = &said[before - rest.len()..];
+        }
+    }
+    assert!(faults > 1000, "{faults}");
+}
