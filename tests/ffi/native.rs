@@ -129,8 +129,8 @@ pub(crate) struct Finished {
 /// Far more than any program here needs, even on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// For what builds (not every test does): on a machine that builds other things too.
-#[allow(dead_code, reason = "used by the tests that build")]
+/// For what builds: on a machine that builds other things too.
+#[allow(dead_code, reason = "not every test program that has this module builds something")]
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs a program to its end; one that hangs is killed, and that is a failure.
