@@ -234,3 +234,27 @@ fn limits_out_of_range_keep_the_server_from_starting() {
         assert!(error.to_string().contains(name), "{error}");
     }
 }
+
+#[test]
+fn a_hundred_thousand_waiters_wait_on_one_server_and_leave_with_their_connections() {
+    let server = start(|_| {});
+    let mut holder = Peer::connect(server.addr());
+    for number in 0..20 {
+        holder.take(1, &format!("hot{number}"), 255);
+    }
+    let mut peers: Vec<Peer> = (0..20).map(|_| Peer::connect(server.addr())).collect();
+    for (number, peer) in peers.iter_mut().enumerate() {
+        let mut requests = Vec::new();
+        for owner in 1..=5000u64 {
+            let key = format!("hot{}", (number as u64 + owner) % 20);
+            ClientFrame::Acquire { wait: 255, lease: 1, owner, key: key.as_bytes() }
+                .encode(&mut requests);
+        }
+        peer.send(&requests);
+    }
+    eventually(&server, "all wait", |stats| stats.locks.waiters == 100_000);
+    holder.expect_served();
+    drop(peers);
+    eventually(&server, "all have left", |stats| stats.locks.waiters == 0);
+    assert_eq!(server.stats().locks.abandoned, 100_000);
+}

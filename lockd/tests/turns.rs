@@ -121,3 +121,44 @@ fn a_read_takes_4096_bytes() {
     // 29 frames of 140 bytes fit into one read, and the 30th is cut.
     assert_eq!(token_behind_a_flood(128), 30);
 }
+
+#[test]
+fn a_peer_that_read_while_the_server_stood_still_is_not_taken_for_one_that_does_not_read() {
+    let lockd = Lockd::start(&["--max-waiters-per-connection", "100"]);
+    let mut peer = Peer::connect_with_small_window(lockd.address);
+    peer.stream.set_write_timeout(Some(Duration::from_millis(500))).expect("time-out");
+    let key = "x".repeat(128);
+    let mut request = Vec::new();
+    ClientFrame::Release { owner: 7, token: 0, key: key.as_bytes() }.encode(&mut request);
+    // Until the server reads no more and the kernels are full.
+    let mut sent = 0;
+    loop {
+        match std::io::Write::write(&mut peer.stream, &request[sent % request.len()..]) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    lockd.freeze();
+    // The server has been waiting for the peer for half a second when it is stopped, and when it
+    // goes on more than 5 s have passed. The peer has read meanwhile all that the kernels had.
+    let mut read = 0;
+    peer.stream.set_read_timeout(Some(Duration::from_millis(500))).expect("time-out");
+    while let Ok(answer) = peer.try_answer() {
+        assert_eq!(answer, Some(plain('N', 7, &key)));
+        read += 1;
+    }
+    std::thread::sleep(Duration::from_millis(5000));
+    lockd.signal("CONT");
+    peer.stream.set_read_timeout(Some(common::LONG)).expect("time-out");
+    peer.stream.set_write_timeout(None).expect("time-out");
+    let requests = sent.div_ceil(request.len());
+    for _ in read..sent / request.len() {
+        assert_eq!(peer.answer(), plain('N', 7, &key));
+    }
+    peer.send(&request[request.len() - (requests * request.len() - sent)..]);
+    if sent < requests * request.len() {
+        assert_eq!(peer.answer(), plain('N', 7, &key));
+    }
+    peer.expect_served();
+}

@@ -131,6 +131,13 @@ impl Connection {
         }
     }
 
+    /// Whether answers wait for the peer, which has just made room for some. Only after the next
+    /// attempt to send can be said that it takes none: this process may have stood still.
+    pub(crate) fn is_about_to_send(&self) -> bool {
+        let waits = self.paused || matches!(self.life, Life::Draining { .. });
+        waits && self.writable
+    }
+
     /// Whether the peer's time is up.
     pub(crate) fn is_overdue(&self, now: Time) -> bool {
         self.next_deadline().is_some_and(|deadline| deadline <= now)

@@ -325,6 +325,7 @@ impl EventLoop {
         self.outputs.open(number);
         let nonce = secure.then_some(nonce);
         let session = Session::new(ConnectionId(number), nonce, self.now, &mut self.outputs);
+        tracing::debug!(%peer, number, "connection accepted");
         let connection = Connection::new(socket, peer, session, self.serials, self.now);
         self.connections[number as usize] = Some(connection);
         self.schedule(number);
@@ -332,7 +333,8 @@ impl EventLoop {
 
     /// Forgets a connection whose waiters have left and whose grants are settled.
     pub(super) fn close(&mut self, number: u32) {
-        if self.connections[number as usize].take().is_some() {
+        if let Some(connection) = self.connections[number as usize].take() {
+            tracing::debug!(peer = %connection.peer, number, "connection closed");
             self.outputs.close(number);
             self.free.push(number);
         }
@@ -349,7 +351,10 @@ impl EventLoop {
 
     fn end_overdue(&mut self) {
         while let Some(due) = self.deadlines.pop_due(self.now) {
-            let Some(connection) = &self.connections[due.slot as usize] else { continue };
+            let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
+            if connection.is_about_to_send() {
+                connection.progress = self.now;
+            }
             if connection.serial != due.stamp || !connection.is_overdue(self.now) {
                 self.schedule(due.slot);
                 continue;
