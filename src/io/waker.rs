@@ -84,11 +84,6 @@ impl WakeReceiver {
         SockRef::from(self.0.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
     }
 
-    /// Whether it is still what it was.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.0.is_ours()
-    }
-
     /// Takes the bytes out, so that the next one wakes again.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         let mut bytes = [MaybeUninit::uninit(); 64];
