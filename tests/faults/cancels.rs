@@ -55,7 +55,7 @@ fn con_6_a_caller_who_cancels_all_the_time_does_not_ruin_others() {
                 })
             })
             .collect();
-        let failed = waiters.into_iter().map(|waiter| waiter.join().is_err()).any(|failed| failed);
+        let failed = waiters.into_iter().any(|waiter| waiter.join().is_err());
         over.store(true, Ordering::Relaxed);
         assert!(!failed);
     });
