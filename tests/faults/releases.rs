@@ -95,8 +95,9 @@ fn rel_4_rel_6_a_client_that_closes_with_a_full_lane() {
         let node = FakeNode::start_with(move |seen| {
             if is_release(seen) && !answered { Reaction::Hold } else { seen.served(1) }
         });
-        // Started releases are bounded as the queue is.
-        let client = open(&endpoints([node.endpoint()]).queue_limit(1_024).unwrap());
+        // As many releases may be under way as acquires may be queued.
+        let config = endpoints([node.endpoint()]).queue_limit(1_024).unwrap();
+        let client = open(&config);
         let started = (1..).find(|token| {
             let full = client.release_start("k", Token::new(*token));
             assert!(matches!(full, Ok(()) | Err(Error::QueueFull)), "{full:?}");
