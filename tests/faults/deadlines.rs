@@ -269,7 +269,8 @@ pub(crate) fn stand_still(arguments: &[String]) {
 #[test]
 fn clo_1_dl_8_a_process_that_stood_still_past_its_deadline_closes_nothing() {
     // Several at once: whether the caller or the background thread wakes first is chance.
-    in_parallel([false, true, false, true], |granted| {
+    let all = [false, false, true, false, false, false, true, false];
+    in_parallel(all, |granted| {
         let node = FakeNode::start_with(|seen| {
             let held = seen.key() == Some("k") && seen.is_acquire();
             if held { Reaction::Hold } else { seen.served(9) }
