@@ -3,10 +3,23 @@
 #include "host.h"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #define FILES 64
+
+/* The number of the library's epoll: this program has no other yet. */
+static int epoll_of_the_library(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        char path[64], name[64] = {0};
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, name, sizeof name - 1) > 0 && strstr(name, "eventpoll") != NULL)
+            return fd;
+    }
+    fail(__FILE__, __LINE__, "the library has no epoll");
+}
 
 /* Ends in time, without a lock. */
 static void fails(lockclient *client, const char *key)
@@ -34,14 +47,28 @@ int main(int argc, char **argv)
     CHECK(lockclient_ticket_fd(waiting) >= 0 && lockclient_completion_fd(client) >= 0);
     AWAIT(client, in_flight_now, 1);
 
+    int its_epoll = epoll_of_the_library();
     closefrom(3);
     /* The numbers are the host's now. */
     int file = mkstemp(name);
     CHECK(file >= 3);
     CHECK(unlink(name) == 0);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    int own_epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data = {.u32 = 1}};
+    CHECK(own_epoll >= 3 && epoll_ctl(own_epoll, EPOLL_CTL_ADD, pair[0], &event) == 0);
+    if (own_epoll != its_epoll) {
+        /* An epoll of the host's where the library's was; what has that number moves. */
+        if (file == its_epoll)
+            CHECK((file = dup(file)) >= 3);
+        for (int i = 0; i < 2; i++)
+            if (pair[i] == its_epoll)
+                CHECK((pair[i] = dup(pair[i])) >= 3);
+        CHECK(dup2(own_epoll, its_epoll) == its_epoll);
+    }
     for (int i = 0; i < FILES; i++) {
-        files[i] = dup(i % 2 == 0 ? file : pair[0]);
+        const int own[] = {file, pair[0], own_epoll};
+        files[i] = dup(own[i % 3]);
         CHECK(files[i] >= 0);
     }
 
@@ -72,6 +99,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < FILES; i++)
         CHECK(fcntl(files[i], F_GETFD) >= 0);
     CHECK(read(pair[1], &byte, 1) == -1 && errno == EAGAIN);
+    /* Nor was its event, which comes once, taken by another. */
+    CHECK(epoll_wait(own_epoll, &event, 1, 0) == 1 && event.data.u32 == 1);
+    CHECK(epoll_wait(own_epoll, &event, 1, 0) == 0);
     CHECK(write(pair[0], "x", 1) == 1 && read(pair[1], &byte, 1) == 1 && byte == 'x');
 
     /* A new client is another matter. */

@@ -123,7 +123,9 @@ static void many_clients(const char *endpoint)
         lockclient *one = open_client(endpoint), *two = open_client(endpoint);
         if (i % 5 == 0)
             EXPECT(LOCKCLIENT_OK, lockclient_wait_ready(two, 30000));
-        EXPECT(LOCKCLIENT_OK, lockclient_close(one, 0));
+        /* No time at all: a thread that is slow to answer has confirmed nothing. */
+        lockclient_status status = lockclient_close(one, 0);
+        CHECK(status == LOCKCLIENT_OK || status == LOCKCLIENT_INDETERMINATE);
         EXPECT(LOCKCLIENT_OK, lockclient_close(two, 10000));
     }
 }

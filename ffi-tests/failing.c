@@ -145,9 +145,12 @@ static void descriptors(const char *endpoint)
     /* Who is open already is not disturbed. */
     uint64_t token = hold(ready, "limit");
     EXPECT(LOCKCLIENT_OK, lockclient_acquire_start(ready, "limit", NUL, 20000, 1000, 0, &ticket));
+    errno = 4242;
     CHECK(lockclient_ticket_fd(ticket) == -1);
     CHECK(strstr(lockclient_last_error(), "open files") != NULL);
     CHECK(lockclient_completion_fd(ready) == -1);
+    EXPECT(LOCKCLIENT_E_SYSTEM, lockclient_open(config, &client));
+    SAME(4242, errno); /* and not the EMFILE that this thread has met */
     EXPECT(LOCKCLIENT_OK, lockclient_release(ready, "limit", NUL, token));
     EXPECT(LOCKCLIENT_OK, lockclient_ticket_wait(ticket, &grant));
 

@@ -1,4 +1,5 @@
-/* A process that forks with clients, tickets and a lock in use. argv: a server. */
+/* A process that forks with clients, tickets and a lock in use. argv: a server, a server that lets
+ * three connections in. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -131,6 +132,35 @@ static void closes_while_a_child_lives(const char *endpoint)
     reap(child);
 }
 
+/* The same for connections that nothing waits on: the server sees each of them end, though a child
+ * holds them all. */
+static void leaves_nothing_connected(const char *endpoint)
+{
+    int gate[2];
+    pid_t children[8];
+    lockclient_config *config = lockclient_config_new();
+    EXPECT(LOCKCLIENT_OK, lockclient_config_add_endpoint(config, endpoint));
+    EXPECT(LOCKCLIENT_OK, lockclient_config_set_connections(config, 1));
+    CHECK(pipe(gate) == 0);
+    for (int i = 0; i < 8; i++) {
+        lockclient *client = NULL;
+        EXPECT(LOCKCLIENT_OK, lockclient_open(config, &client));
+        EXPECT(LOCKCLIENT_OK, lockclient_wait_ready(client, 20000));
+        children[i] = fork();
+        if (children[i] == 0) {
+            char byte;
+            close(gate[1]);
+            _exit(read(gate[0], &byte, 1) == 0 ? 0 : 1);
+        }
+        EXPECT(LOCKCLIENT_OK, lockclient_close(client, 20000));
+    }
+    close(gate[0]);
+    close(gate[1]);
+    for (int i = 0; i < 8; i++)
+        reap(children[i]);
+    lockclient_config_free(config);
+}
+
 /* Descriptors of the library that an exec'ed program would see. */
 static void nothing_survives_exec(const char *endpoint)
 {
@@ -188,9 +218,10 @@ static void daemons(const char *endpoint)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2);
+    CHECK(argc == 3);
     with_everything_in_use(argv[1]);
     closes_while_a_child_lives(argv[1]);
+    leaves_nothing_connected(argv[2]);
     nothing_survives_exec(argv[1]);
     daemons(argv[1]);
     return done();

@@ -92,6 +92,7 @@ static void nobody_there(const char *endpoint)
     lockclient_grant grant = garbage();
     lockclient *client = open_client(endpoint);
     uint64_t start = now_ms();
+    errno = 4242;
     EXPECT(LOCKCLIENT_NOT_SENT, lockclient_wait_ready(client, 0));
     EXPECT(LOCKCLIENT_NOT_SENT, lockclient_wait_ready(client, 300));
     CHECK(now_ms() - start >= 300 && now_ms() - start < 10000);
@@ -101,6 +102,7 @@ static void nobody_there(const char *endpoint)
     CHECK(now_ms() - start >= 1000 && now_ms() - start < 10000);
     CHECK(strstr(lockclient_last_error(), endpoint) != NULL);
     CHECK(strstr(lockclient_last_error(), "refused") != NULL);
+    SAME(4242, errno);
     SAME(1, stats_of(client).not_sent);
     CHECK(stats_of(client).connects == 0 && stats_of(client).connects_failed > 0);
     EXPECT(LOCKCLIENT_OK, lockclient_close(client, 1000));

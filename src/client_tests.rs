@@ -79,7 +79,7 @@ fn host_6_blocked_calls_return_in_time_though_the_background_thread_stands_still
     std::thread::scope(|scope| {
         let acquire = scope.spawn(|| client.acquire("k", &options).unwrap());
         let ticket = client.start("k", &options).unwrap();
-        assert!(matches!(ticket.poll().unwrap(), None));
+        assert!(ticket.poll().unwrap().is_none());
         assert!(!client.wait_ready(ms(300)).unwrap());
         assert_took(start, ms(300));
         assert!(matches!(acquire.join().unwrap(), Outcome::NotSent(_)));

@@ -1,8 +1,7 @@
 //! Hosts that are hard on a library (HOST-1 to HOST-7), each a C program.
 
-use crate::native::{Link, c_program, expect_done, lib_dir, passes, program};
+use crate::native::{Link, c_program, expect_done, launch, lib_dir, passes, program};
 use crate::programs::server;
-use std::process::Command;
 
 #[test]
 fn host_1_signals() {
@@ -28,7 +27,7 @@ fn host_7_stacks() {
 fn host_7_failing() {
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let built = program(&cc, "ffi-failing", "failing.c", &["-rdynamic", "-ldl"], Link::Shared);
-    expect_done(Command::new(built).arg(server().addr().to_string()));
+    expect_done(launch(&built).arg(server().addr().to_string()));
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn host_7_dlopened() {
     let args = ["-Wno-pedantic", "-ldl"];
     let built = program(&cc, "ffi-dlopened", "dlopened.c", &args, Link::None);
     let library = lib_dir().join("liblockclient.so");
-    expect_done(Command::new(built).arg(library).arg(server().addr().to_string()));
+    expect_done(launch(&built).arg(library).arg(server().addr().to_string()));
 }
 
 #[test]
@@ -46,7 +45,7 @@ fn host_7_two_copies() {
     let args = ["-Wno-pedantic"];
     let built = program(&cc, "ffi-two-copies", "two_copies.c", &args, Link::Static);
     let library = lib_dir().join("liblockclient.so");
-    expect_done(Command::new(built).arg(library).arg(server().addr().to_string()));
+    expect_done(launch(&built).arg(library).arg(server().addr().to_string()));
 }
 
 /// 200 processes that end with calls and tickets in flight, in four ways.
@@ -56,7 +55,7 @@ fn host_7_exiting() {
     let built = c_program("exiting");
     for _ in 0..50 {
         for how in ["return", "thread", "atexit-use", "atexit-shutdown"] {
-            expect_done(Command::new(&built).arg(server.addr().to_string()).arg(how));
+            expect_done(launch(&built).arg(server.addr().to_string()).arg(how));
         }
     }
 }

@@ -104,6 +104,20 @@ pub(crate) fn is_here(compiler: &str) -> bool {
     Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
+/// A command that runs a program: under `$LOCKCLIENT_RUNNER` (a memory checker, say), if it is set.
+pub(crate) fn launch(program: &Path) -> Command {
+    let runner = std::env::var("LOCKCLIENT_RUNNER").unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    match words.next() {
+        None => Command::new(program),
+        Some(first) => {
+            let mut command = Command::new(first);
+            command.args(words).arg(program);
+            command
+        }
+    }
+}
+
 /// What a program left behind.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -116,6 +130,7 @@ pub(crate) struct Finished {
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// For what builds: on a machine that builds other things too.
+#[allow(dead_code, reason = "not every test program that has this module builds something")]
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs a program to its end; one that hangs is killed, and that is a failure.
@@ -145,7 +160,7 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Finished {
 
 /// Runs a C program with arguments, and wants it to say that it is done, and nothing else.
 pub(crate) fn passes(name: &str, args: &[&str]) {
-    expect_done(Command::new(c_program(name)).args(args));
+    expect_done(launch(&c_program(name)).args(args));
 }
 
 /// The same for any command.

@@ -1,5 +1,5 @@
 //! A server that does with each request what its key says: `grant/...`, `busy/...`,
-//! `timeout/...`, `silent/...`, `drop/...`, `reset/...`, `malformed/...`, `gone/...`,
+//! `timeout/...`, `silent/...`, `drop/...`, `reset/...`, `break/...`, `malformed/...`, `gone/...`,
 //! `retried/...`; an acquire of `seen/KEY` is granted once a release of KEY has come. It serves
 //! probes as a leader does.
 
@@ -31,6 +31,8 @@ enum Next {
     Answer(Vec<u8>),
     Drop,
     Reset,
+    /// An end of stream, and then a reset: what is sent in between meets a broken pipe.
+    Break,
 }
 
 impl Scripted {
@@ -92,7 +94,10 @@ fn serve(mut stream: TcpStream, state: &State) {
         }
         match next {
             None => {}
-            Some(Next::Reset) => {
+            Some(end @ (Next::Reset | Next::Break)) => {
+                if matches!(end, Next::Break) {
+                    let _ = stream.shutdown(Shutdown::Write);
+                }
                 let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                 // The clone that is kept for the end would keep the socket open.
                 state.open.lock().unwrap().retain(|open| {
@@ -125,6 +130,7 @@ fn answer(frame: ClientFrame<'_>, state: &State) -> Next {
         b"silent" => return Next::Answer(out),
         b"drop" => return Next::Drop,
         b"reset" if !releases => return Next::Reset,
+        b"break" if !releases => return Next::Break,
         b"malformed" => return Next::Answer(b"?\n".to_vec()),
         b"gone" => ServerFrame::NotHeld { owner, key },
         b"retried" if first => return Next::Drop,
