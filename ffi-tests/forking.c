@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #define FORKED LOCKCLIENT_E_FORKED
@@ -216,6 +217,44 @@ static void daemons(const char *endpoint)
     lockclient_config_free(config);
 }
 
+/* What the log callback is given: the first child that it makes. */
+static void fork_once(void *user, int32_t level, const char *message)
+{
+    _Atomic pid_t *child = user;
+    (void)level;
+    (void)message;
+    if (*child != 0)
+        return;
+    pid_t made = fork();
+    if (made != 0)
+        *child = made;
+    /* The child returns from the callback, like its parent. */
+}
+
+/* Its only thread is a copy of the one that calls back, which nobody will ever wake again. */
+static void a_child_that_leaves_the_log_callback_ends(const char *endpoint)
+{
+    static _Atomic pid_t child;
+    lockclient_config *config = lockclient_config_new();
+    lockclient *client = NULL;
+    EXPECT(LOCKCLIENT_OK, lockclient_config_add_endpoint(config, endpoint));
+    EXPECT(LOCKCLIENT_OK, lockclient_config_set_log(config, fork_once, (void *)&child));
+    EXPECT(LOCKCLIENT_OK, lockclient_open(config, &client));
+    lockclient_config_free(config);
+    EXPECT(LOCKCLIENT_OK, lockclient_wait_ready(client, 30000));
+    uint64_t until = now_ms() + 30000;
+    int status = 0;
+    while (child == 0 || waitpid(child, &status, WNOHANG) == 0) {
+        if (now_ms() > until && child != 0)
+            kill(child, SIGKILL); /* it would keep our output open; the check below fails */
+        CHECK(child != 0 || now_ms() < until);
+        sleep_ms(1);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    hold(client, "afterwards");
+    EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -224,5 +263,6 @@ int main(int argc, char **argv)
     leaves_nothing_connected(argv[2]);
     nothing_survives_exec(argv[1]);
     daemons(argv[1]);
+    a_child_that_leaves_the_log_callback_ends(argv[1]);
     return done();
 }
