@@ -66,6 +66,20 @@ fn dl_1_dl_3_a_failover_starts_no_fresh_wait() {
 }
 
 #[test]
+fn dl_4_a_connection_that_serves_after_the_deadline_carries_nothing() {
+    let node = FakeNode::start_with(|_| Reaction::Hold);
+    let client = begin(&narrow(node.endpoint()));
+    let ticket = client.start("k", &waiting(1)).unwrap();
+    let probe = node.wait_for("a probe", |seen| !seen.is_empty())[0].clone();
+    assert_eq!(unsent(ticket.wait().unwrap()), ReasonKind::None);
+    node.react(|seen| seen.served(1));
+    node.say(0, &probe.not_held());
+    assert!(client.acquire("another", &waiting(30)).unwrap().acquired().is_some());
+    let acquires = node.acquires();
+    assert_eq!(acquires.iter().filter_map(Seen::key).collect::<Vec<_>>(), ["another"]);
+}
+
+#[test]
 fn dl_4_every_endpoint_refuses() {
     let (one, two) = (Door::closed(), Door::closed());
     let client = begin(&endpoints([one.address(), two.address()]));
