@@ -20,7 +20,8 @@ static void configuration(const char *endpoint)
     EXPECT(INVALID, lockclient_config_add_endpoint(config, NULL));
     CHECK(strcmp(lockclient_last_error(), "host_port is NULL") == 0);
     const char *bad[] = {"", ":", "host", "host:", ":1", "host:0", "host:65536", "host:1x", "::1:1",
-                         "[::1]", "a b:1", "host:-1", "h\xff:1", "[::1:1", "a\nb:1"};
+                         "[::1]", "a b:1", "host:-1", "h\xff:1", "[::1:1", "a\nb:1", "unix:", "unix:lockd.sock",
+                         "unix:./x", "UNIX:/x", "/x"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         EXPECT(INVALID, lockclient_config_add_endpoint(config, bad[i]));
         CHECK(strlen(lockclient_last_error()) > 10);

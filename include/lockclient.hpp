@@ -238,6 +238,7 @@ public:
             status_ = Status(LOCKCLIENT_E_SYSTEM, lockclient_last_error());
     }
 
+    /// "host:port", "[v6]:port" or "unix:/path".
     Config &endpoint(const std::string &host_port)
     {
         return note(lockclient_config_add_endpoint(config_.get(), host_port.c_str()));

@@ -16,7 +16,7 @@ const MAX_ENDPOINTS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The endpoint's text is not `host:port` or `[v6]:port`.
+    /// The endpoint's text is not `host:port`, `[v6]:port` or `unix:/path`.
     #[error("{text:?} is not an endpoint: {why}")]
     Endpoint {
         /// What was given.
@@ -110,13 +110,17 @@ impl Config {
         }
     }
 
-    /// Adds an endpoint, `host:port` or `[v6]:port`. They are dialled in the order in which they
-    /// were added, and no other address ever is. At most 64.
+    /// Adds an endpoint: `host:port`, `[v6]:port`, or `unix:/path` for a server on this machine that
+    /// listens on a socket file. They are dialled in the order in which they were added, and no other
+    /// address ever is. At most 64.
+    ///
+    /// A path is absolute and has at most 107 bytes of UTF-8 without NUL. It is taken as it is: two
+    /// paths that lead to one file are two endpoints.
     ///
     /// # Errors
     /// The text is not an endpoint, it was added before, or there are 64 already.
-    pub fn endpoint(mut self, host_port: &str) -> Result<Config, ConfigError> {
-        self.add_endpoint(host_port)?;
+    pub fn endpoint(mut self, endpoint: &str) -> Result<Config, ConfigError> {
+        self.add_endpoint(endpoint)?;
         Ok(self)
     }
 
@@ -234,9 +238,9 @@ impl Config {
         Client::open(self)
     }
 
-    pub(crate) fn add_endpoint(&mut self, host_port: &str) -> Result<(), ConfigError> {
-        let endpoint = normalize(host_port)
-            .map_err(|why| ConfigError::Endpoint { text: host_port.to_owned(), why })?;
+    pub(crate) fn add_endpoint(&mut self, text: &str) -> Result<(), ConfigError> {
+        let endpoint =
+            normalize(text).map_err(|why| ConfigError::Endpoint { text: text.to_owned(), why })?;
         if self.endpoints.contains(&endpoint) {
             return Err(ConfigError::DuplicateEndpoint(endpoint));
         }

@@ -14,10 +14,10 @@ pub struct Stats {
     pub accepted: u64,
     /// Connections closed at once because there were too many.
     pub refused: u64,
-    /// Connections closed at once because their address had failed to authenticate too often.
-    pub penalised: u64,
     /// Connections ended by a wrong proof, or a request before the proof.
     pub auth_failed: u64,
+    /// Those among them that were told so late, because their address had failed too often.
+    pub auth_slowed: u64,
     /// Connections ended by a malformed frame.
     pub bad_requests: u64,
     /// Connections ended because the peer took too long.

@@ -210,38 +210,119 @@ fn reading_the_files_again_changes_who_may_come_in_and_leaves_who_is_in() {
     assert!(matches!(peer.answer(), Answer::Accepted(_)));
 }
 
+/// A peer that has just failed, and was told nothing yet.
+fn failing(server: &Server) -> Peer {
+    let mut peer = Peer::connect(server.addr());
+    challenge(&mut peer);
+    peer.acquire(1, "k", 0, 1);
+    peer
+}
+
+fn expect_failure(peer: &mut Peer) {
+    assert_eq!(peer.answer(), error("auth_failed"));
+    peer.expect_end();
+}
+
+/// Fails until the server keeps a peer waiting for the answer, and gives that peer.
+fn fail_often(server: &Server) -> (Peer, Instant) {
+    for failures in 0..200 {
+        let begun = Instant::now();
+        let slowed = server.stats().auth_slowed;
+        let mut peer = failing(server);
+        let stats = eventually(server, "it has failed", |stats| stats.auth_failed > failures);
+        if stats.auth_slowed > slowed {
+            assert!(failures >= 20, "only {failures} before");
+            return (peer, begun);
+        }
+        expect_failure(&mut peer);
+    }
+    panic!("nobody is ever kept waiting");
+}
+
 #[test]
-fn an_address_that_fails_again_and_again_is_not_listened_to_for_a_while() {
+fn an_address_that_fails_again_and_again_is_told_so_a_second_later() {
     let server = start(&[OLD]);
-    let mut inside = Peer::connect(server.addr());
-    prove(&mut inside, OLD);
-    assert!(matches!(inside.answer(), Answer::Accepted(_)));
-    let mut failures = 0;
-    while server.stats().penalised == 0 {
-        assert!(failures < 200, "never penalised");
-        let mut peer = Peer::connect(server.addr());
-        match peer.try_answer() {
-            Ok(Some(Answer::Challenge(_))) => {
-                peer.acquire(1, "k", 0, 1);
-                assert_eq!(peer.answer(), error("auth_failed"));
-                failures += 1;
-            }
-            _ => break,
-        }
+    let (mut peer, begun) = fail_often(&server);
+    expect_failure(&mut peer);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(server.stats().overdue, 0);
+}
+
+#[test]
+fn who_knows_the_secret_is_let_in_however_often_others_of_its_address_fail() {
+    let server = start(&[OLD]);
+    let mut before = Peer::connect(server.addr());
+    prove(&mut before, OLD);
+    assert!(matches!(before.answer(), Answer::Accepted(_)));
+    let (slowed, _) = fail_often(&server);
+    let mut failed = vec![slowed];
+    for _ in 0..30 {
+        let bad = failing(&server);
+        let mut good = Peer::connect(server.addr());
+        let proof = prove(&mut good, OLD);
+        assert_eq!(good.answer(), Answer::Accepted(proof));
+        good.expect_served();
+        failed.push(bad);
     }
-    assert!(failures >= 20, "{failures}");
-    // Who is in stays in, and after a while others may come again.
-    inside.expect_served();
-    let end = Instant::now() + common::LONG;
-    loop {
-        let mut peer = Peer::connect(server.addr());
-        if let Ok(Some(Answer::Challenge(nonce))) = peer.try_answer() {
-            let proof = wire::client_proof(OLD, &nonce, &[7; 32]);
-            peer.request(ClientFrame::Proof { nonce: &[7; 32], proof: &proof });
-            assert!(matches!(peer.answer(), Answer::Accepted(_)));
-            break;
-        }
-        assert!(Instant::now() < end, "never forgiven");
-        std::thread::sleep(Duration::from_millis(50));
+    // Late or at once, every one is told.
+    failed.iter_mut().for_each(expect_failure);
+    before.expect_served();
+}
+
+#[test]
+fn many_who_fail_together_are_all_told() {
+    let server = start(&[OLD]);
+    let (_slowed, _) = fail_often(&server);
+    let mut peers: Vec<Peer> = (0..60).map(|_| failing(&server)).collect();
+    peers.iter_mut().for_each(expect_failure);
+    drop(peers);
+    eventually(&server, "all have gone", |stats| stats.connections <= 1);
+}
+
+#[test]
+fn a_server_with_few_connections_keeps_none_of_them_waiting() {
+    let secrets = vec![Secret::new(OLD).expect("a secret")];
+    let config = Config { secrets, max_connections: 7, ..Config::on_free_port() };
+    let server = Server::start(config).expect("a server");
+    for _ in 0..40 {
+        // So that the ones before take no place.
+        eventually(&server, "there is room", |stats| stats.connections < 5);
+        expect_failure(&mut failing(&server));
     }
+    assert_eq!((server.stats().auth_failed, server.stats().auth_slowed), (40, 0));
+}
+
+#[test]
+fn who_is_kept_waiting_and_leaves_is_forgotten() {
+    let server = start(&[OLD]);
+    let (slowed, _) = fail_often(&server);
+    drop(slowed);
+    eventually(&server, "it has gone", |stats| stats.connections == 0);
+    assert_eq!(server.stats().overdue, 0);
+}
+
+#[test]
+fn who_is_kept_waiting_when_the_server_stops_is_told() {
+    let server = start(&[OLD]);
+    let (mut slowed, _) = fail_often(&server);
+    server.stop().expect("a clean stop");
+    expect_failure(&mut slowed);
+}
+
+#[test]
+fn who_comes_through_a_socket_file_is_never_kept_waiting() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("socket");
+    let listen = vec![format!("unix:{}", path.display())];
+    let secrets = vec![Secret::new(OLD).expect("a secret")];
+    let server = Server::start(Config { listen, secrets, ..Config::default() }).expect("a server");
+    for _ in 0..40 {
+        let mut peer = Peer::connect_unix(&path);
+        challenge(&mut peer);
+        peer.acquire(1, "k", 0, 1);
+        expect_failure(&mut peer);
+    }
+    assert_eq!((server.stats().auth_failed, server.stats().auth_slowed), (40, 0));
 }

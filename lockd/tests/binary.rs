@@ -290,6 +290,33 @@ fn limits_that_are_reached_are_logged_but_not_as_often_as_they_are() {
 }
 
 #[test]
+fn the_log_says_why_acquires_are_refused() {
+    let full = "a queue is full: acquires refused";
+    let tokenless = "no token can be issued any more: waiters refused";
+    let log = log_of(&["--max-waiters-per-key", "1"], |lockd| {
+        let mut peer = Peer::connect(lockd.address);
+        peer.take(1, "k", 60);
+        peer.acquire(2, "k", 60, 5);
+        peer.acquire(3, "k", 60, 5);
+        assert_eq!(peer.answer(), plain('B', 3, "k"));
+    });
+    assert_eq!((log.matches(full).count(), log.matches(tokenless).count()), (1, 0), "{log}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = log_of(&["--state-dir", dir.path().to_str().expect("UTF-8")], |lockd| {
+        let mut peer = Peer::connect(lockd.address);
+        let token = peer.take(1, "k", 5);
+        peer.acquire(2, "k", 60, 6);
+        peer.expect_served();
+        // It cannot write its new content where a directory is, and a longer lease needs that.
+        std::fs::create_dir(dir.path().join("state.new")).expect("mkdir");
+        peer.release(3, token, "k");
+        assert_eq!(peer.answer(), plain('R', 3, "k"));
+        assert_eq!(peer.answer(), plain('B', 2, "k"));
+    });
+    assert_eq!((log.matches(full).count(), log.matches(tokenless).count()), (0, 1), "{log}");
+}
+
+#[test]
 fn nobody_reading_its_log_does_not_hold_it_up() {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");

@@ -41,7 +41,8 @@ pub struct ConnId(pub u64);
 /// The engine's settings, checked by whoever made them.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The endpoints' normalized text, `host:port` (IPv6 hosts in brackets), in dialling order.
+    /// The endpoints' normalized text, `host:port` (IPv6 hosts in brackets) or `unix:/path`, in
+    /// dialling order.
     pub endpoints: Vec<String>,
     /// The shared secret, 16..=256 bytes.
     pub secret: Option<Vec<u8>>,

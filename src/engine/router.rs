@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn con_2_a_hint_may_name_a_socket_file() {
+        let mut router = Router::new(&["a:1".to_owned(), "unix:/run/Lockd.sock".to_owned()], 7);
+        for stranger in ["unix:/run/lockd.sock", "unix:/run//Lockd.sock", "/run/Lockd.sock"] {
+            assert!(!router.hear(stranger.as_bytes(), SECOND), "{stranger}");
+        }
+        assert!(router.hear(b"unix:/run/Lockd.sock", SECOND));
+        assert_eq!(router.hint(), Some(1));
+    }
+
+    #[test]
     fn con_3_the_hint_first_then_the_others_in_turn() {
         let mut router = router();
         router.hear(b"b:1", SECOND);

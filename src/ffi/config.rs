@@ -79,8 +79,11 @@ pub unsafe extern "C" fn lockclient_config_free(config: *mut lockclient_config) 
 /// Threads: any.
 ///
 /// @param config     A configuration.
-/// @param host_port  "host:port", "192.0.2.1:port" or "[2001:db8::1]:port"; NUL-terminated, copied.
-///                   Names are looked up each time that the server is dialled.
+/// @param host_port  "host:port", "192.0.2.1:port" or "[2001:db8::1]:port", or "unix:/path" for a
+///                   server on this machine that listens on a socket file; NUL-terminated UTF-8,
+///                   copied. Names are looked up each time that the server is dialled. A path is
+///                   absolute, has at most 107 bytes and is taken as it is: two paths that lead to
+///                   one file are two servers.
 /// @retval LOCKCLIENT_OK                  Added.
 /// @retval LOCKCLIENT_E_INVALID_ARGUMENT  A NULL, not an endpoint, added before, or there are 64
 ///                                        already.

@@ -8,6 +8,7 @@ use super::sys;
 use crate::endpoint::literal;
 use crate::engine::ConnId;
 use crate::quiet::Quiet;
+use socket2::SockAddr;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,9 +25,9 @@ const MOST_ADDRESSES: usize = 16;
 pub(super) struct Dial {
     pub(super) endpoint: u16,
     /// Not tried yet; the next one is last. Empty and without a socket: the name is looked up.
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<SockAddr>,
     /// The attempt under way.
-    pub(super) attempt: Option<(SocketAddr, Socket)>,
+    pub(super) attempt: Option<(SockAddr, Socket)>,
     /// How the last attempt failed.
     pub(super) error: io::Error,
 }
@@ -38,7 +39,7 @@ impl Dial {
     }
 
     /// The next address.
-    pub(super) fn next(&mut self) -> Option<SocketAddr> {
+    pub(super) fn next(&mut self) -> Option<SockAddr> {
         self.addresses.pop()
     }
 }
@@ -46,10 +47,10 @@ impl Dial {
 #[derive(Debug)]
 struct Target {
     name: Arc<str>,
-    /// What the name spells out, if it is an address.
-    literal: Option<SocketAddr>,
+    /// What the name spells out, if it is an address or a path.
+    literal: Option<SockAddr>,
     /// The address to begin with: it worked last, or those before it did not.
-    first: Option<SocketAddr>,
+    first: Option<SockAddr>,
     /// A thread looks the name up.
     busy: bool,
     /// Who waits for it.
@@ -84,8 +85,8 @@ impl Dialer {
         let error = io::Error::from(ErrorKind::AddrNotAvailable);
         let mut dial = Dial { endpoint, addresses: Vec::new(), attempt: None, error };
         let Some(target) = self.targets.get_mut(usize::from(endpoint)) else { return Ok(dial) };
-        if let Some(address) = target.literal {
-            dial.addresses.push(address);
+        if let Some(address) = &target.literal {
+            dial.addresses.push(address.clone());
             return Ok(dial);
         }
         if !target.busy {
@@ -105,10 +106,11 @@ impl Dialer {
 
     /// Gives a dial its addresses, the one to begin with last.
     pub(super) fn supply(&self, dial: &mut Dial, addresses: &[SocketAddr]) {
-        let first = self.targets.get(usize::from(dial.endpoint)).and_then(|target| target.first);
-        let mut addresses = addresses.to_vec();
-        addresses.truncate(MOST_ADDRESSES);
-        if let Some(at) = addresses.iter().position(|address| Some(*address) == first) {
+        let target = self.targets.get(usize::from(dial.endpoint));
+        let first = target.and_then(|target| target.first.as_ref());
+        let addresses = addresses.iter().take(MOST_ADDRESSES);
+        let mut addresses: Vec<SockAddr> = addresses.map(|address| (*address).into()).collect();
+        if let Some(at) = addresses.iter().position(|address| Some(address) == first) {
             addresses.rotate_left(at);
         }
         addresses.reverse();
@@ -116,7 +118,7 @@ impl Dialer {
     }
 
     /// An address worked: the next dial begins with it.
-    pub(super) fn worked(&mut self, endpoint: u16, address: SocketAddr) {
+    pub(super) fn worked(&mut self, endpoint: u16, address: SockAddr) {
         if let Some(target) = self.targets.get_mut(usize::from(endpoint)) {
             target.first = Some(address);
         }
@@ -127,7 +129,7 @@ impl Dialer {
         let Some(target) = self.targets.get_mut(usize::from(dial.endpoint)) else { return };
         target.waiting.retain(|other| *other != conn);
         if dial.attempt.is_some() {
-            target.first = dial.addresses.last().copied();
+            target.first = dial.addresses.last().cloned();
         }
     }
 }
@@ -161,7 +163,9 @@ mod tests {
     fn order(dialer: &Dialer, addresses: &[SocketAddr]) -> Vec<u16> {
         let mut dial = dial();
         dialer.supply(&mut dial, addresses);
-        std::iter::from_fn(|| dial.next()).map(|address| address.port()).collect()
+        std::iter::from_fn(|| dial.next())
+            .filter_map(|address| Some(address.as_socket()?.port()))
+            .collect()
     }
 
     #[test]
@@ -169,7 +173,7 @@ mod tests {
         let mut dialer = Dialer::new(&["name:1".into()]);
         let three = addresses(3);
         assert_eq!(order(&dialer, &three), [1, 2, 3]);
-        dialer.worked(0, three[1]);
+        dialer.worked(0, three[1].into());
         assert_eq!(order(&dialer, &three), [2, 3, 1]);
         // The name has changed meanwhile.
         assert_eq!(order(&dialer, &three[2..]), [3]);
@@ -181,7 +185,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let poll = mio::Poll::new().unwrap();
-        let socket = Socket::connect(address, poll.registry(), mio::Token(0), 0).unwrap();
+        let socket = Socket::connect(&address.into(), poll.registry(), mio::Token(0), 0).unwrap();
         let mut dialer = Dialer::new(&["name:1".into()]);
         let mut dial = dial();
         let three = addresses(3);

@@ -448,7 +448,7 @@ impl Driver {
         let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
         while let Some(address) = dial.next() {
             let token = Token(conn.0 as usize);
-            match Socket::connect(address, self.poll.registry(), token, self.sleep) {
+            match Socket::connect(&address, self.poll.registry(), token, self.sleep) {
                 Ok(socket) => {
                     dial.attempt = Some((address, socket));
                     return;

@@ -1,11 +1,12 @@
-//! One TCP connection: how it is made, and the one place that sends.
+//! One connection, over TCP or through a socket file: how it is made, and the one place that sends.
 
 use super::sys::Own;
-use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Read};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Probes find a silent server much sooner; this is for one whose probes are answered by nobody
@@ -26,7 +27,7 @@ pub(super) enum Progress {
 /// A socket that is registered with the poll.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: Own<TcpStream>,
+    stream: Own<RawSocket>,
     /// The sleep of the thread after which the socket's identity was last looked at (HOST-3).
     checked: u64,
     /// The peer's end of stream, or an error, was reported: a read goes on until it shows.
@@ -36,23 +37,31 @@ pub(super) struct Socket {
 impl Socket {
     /// Begins to connect.
     pub(super) fn connect(
-        address: SocketAddr,
+        address: &SockAddr,
         registry: &Registry,
         token: Token,
         sleep: u64,
     ) -> io::Result<Socket> {
-        let domain = Domain::for_address(address);
+        let domain = address.domain();
+        let is_tcp = domain != Domain::UNIX;
         // Close-on-exec is set by socket2 in the same system call.
-        let raw = RawSocket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-        raw.set_tcp_nodelay(true)?;
-        raw.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
-        match raw.connect(&address.into()) {
+        let protocol = is_tcp.then_some(Protocol::TCP);
+        let raw = RawSocket::new(domain, Type::STREAM.nonblocking(), protocol)?;
+        if is_tcp {
+            raw.set_tcp_nodelay(true)?;
+            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+            raw.set_tcp_keepalive(&keepalive)?;
+        }
+        match raw.connect(address) {
             Ok(()) => {}
+            // Not EAGAIN: a socket file whose queue of new connections is full says that, and
+            // nothing would come of waiting for it.
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        let mut stream = Own::new(TcpStream::from_std(raw.into()))?;
-        registry.register(stream.get_mut()?, token, Interest::READABLE | Interest::WRITABLE)?;
+        let stream = Own::new(raw)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut SourceFd(&stream.number()), token, interest)?;
         Ok(Socket { stream, checked: sleep, ending: false })
     }
 
@@ -76,7 +85,8 @@ impl Socket {
         };
         // A connect to a local port that nobody listens on can meet itself: the kernel picked the
         // same port for this end. It would then hear its own requests.
-        if stream.local_addr()? == peer {
+        let peer = peer.as_socket();
+        if peer.is_some() && stream.local_addr()?.as_socket() == peer {
             return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
         }
         Ok(Progress::Done)
@@ -87,7 +97,7 @@ impl Socket {
         loop {
             let stream = self.stream(sleep)?;
             // Without the flag a peer that has gone raises SIGPIPE in the host (HOST-1).
-            match SockRef::from(stream).send_with_flags(bytes, libc::MSG_NOSIGNAL) {
+            match stream.send_with_flags(bytes, libc::MSG_NOSIGNAL) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
                 result => return result,
@@ -116,14 +126,14 @@ impl Socket {
 
     /// CLO-2: out of the poll, then shut down, then closed. A forked child that holds the
     /// descriptor too neither keeps the connection alive nor keeps its events coming.
-    pub(super) fn close(mut self, registry: &Registry) {
-        if let Ok(stream) = self.stream.get_mut() {
-            let _ = registry.deregister(stream);
+    pub(super) fn close(self, registry: &Registry) {
+        if let Ok(stream) = self.stream.get() {
+            let _ = registry.deregister(&mut SourceFd(&stream.as_raw_fd()));
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    fn stream(&mut self, sleep: u64) -> io::Result<&TcpStream> {
+    fn stream(&mut self, sleep: u64) -> io::Result<&RawSocket> {
         if self.checked == sleep {
             return self.stream.unchecked();
         }

@@ -1,7 +1,11 @@
 use super::*;
 use mio::{Events, Poll};
+use socket2::SockRef;
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 fn wait(poll: &mut Poll, ready: impl Fn(&mio::event::Event) -> bool) {
@@ -20,16 +24,39 @@ fn connected() -> (Poll, Socket, std::net::TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut poll = Poll::new().unwrap();
     let address = listener.local_addr().unwrap();
-    let mut socket = Socket::connect(address, poll.registry(), Token(1), 0).unwrap();
+    let mut socket = Socket::connect(&address.into(), poll.registry(), Token(1), 0).unwrap();
     wait(&mut poll, mio::event::Event::is_writable);
     assert!(matches!(socket.progress(0), Progress::Done));
     let (peer, _) = listener.accept().unwrap();
     (poll, socket, peer)
 }
 
+/// The same through a socket file. What is used of the peer is the same for both kinds.
+fn connected_by_file() -> (Poll, Socket, std::net::TcpStream) {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let name = format!("lockclient-socket-{}-{serial}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let listener = UnixListener::bind(&path).unwrap();
+    let address = SockAddr::unix(&path).unwrap();
+    let mut poll = Poll::new().unwrap();
+    let socket = Socket::connect(&address, poll.registry(), Token(1), 0);
+    std::fs::remove_file(&path).unwrap();
+    let mut socket = socket.unwrap();
+    wait(&mut poll, mio::event::Event::is_writable);
+    assert!(matches!(socket.progress(0), Progress::Done));
+    let (peer, _) = listener.accept().unwrap();
+    (poll, socket, OwnedFd::from(peer).into())
+}
+
 #[test]
 fn connecting_reading_and_sending() {
-    let (mut poll, mut socket, mut peer) = connected();
+    for connected in [connected, connected_by_file] {
+        connects_reads_and_sends(connected());
+    }
+}
+
+fn connects_reads_and_sends((mut poll, mut socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
     let mut buffer = [0; 16];
     assert_eq!(socket.receive(&mut buffer, 0).unwrap(), None);
     assert_eq!(socket.send(b"hello", 0).unwrap(), 5);
@@ -46,7 +73,12 @@ fn connecting_reading_and_sending() {
 
 #[test]
 fn snd_1_a_full_socket_takes_a_part_and_then_nothing() {
-    let (_poll, mut socket, _peer) = connected();
+    for connected in [connected, connected_by_file] {
+        fills_up(connected());
+    }
+}
+
+fn fills_up((mut poll, mut socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
     let bytes = vec![7; 1 << 20];
     let mut taken = 0;
     loop {
@@ -57,11 +89,27 @@ fn snd_1_a_full_socket_takes_a_part_and_then_nothing() {
         assert!(taken < 1 << 30);
     }
     assert!(taken > 0);
+    // Room is told of.
+    peer.set_nonblocking(true).unwrap();
+    let mut buffer = vec![0; 1 << 16];
+    let start = Instant::now();
+    let mut events = Events::with_capacity(8);
+    while !events.iter().any(mio::event::Event::is_writable) {
+        while peer.read(&mut buffer).is_ok() {}
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing came");
+        poll.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+    }
+    assert!(socket.send(&bytes, 0).unwrap() > 0);
 }
 
 #[test]
 fn host_1_a_send_to_a_peer_that_has_reset_is_an_error_and_no_signal() {
-    let (mut poll, mut socket, peer) = connected();
+    for connected in [connected, connected_by_file] {
+        fails_without_a_signal(connected());
+    }
+}
+
+fn fails_without_a_signal((mut poll, mut socket, peer): (Poll, Socket, std::net::TcpStream)) {
     SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);
     wait(&mut poll, |event| event.is_error() || event.is_read_closed());
@@ -82,7 +130,7 @@ fn a_refused_connection_says_so() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let mut poll = Poll::new().unwrap();
-    let error = match Socket::connect(address, poll.registry(), Token(1), 0) {
+    let error = match Socket::connect(&address.into(), poll.registry(), Token(1), 0) {
         Err(error) => error,
         Ok(mut socket) => {
             wait(&mut poll, |_| true);
@@ -103,7 +151,7 @@ fn a_connection_to_itself_is_none() {
     raw.bind(&any.into()).unwrap();
     let own = raw.local_addr().unwrap();
     raw.connect(&own).unwrap();
-    let stream = Own::new(TcpStream::from_std(raw.into())).unwrap();
+    let stream = Own::new(raw).unwrap();
     let mut socket = Socket { stream, checked: 0, ending: false };
     let Progress::Failed(error) = socket.progress(0) else { panic!("it is connected") };
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
@@ -111,9 +159,14 @@ fn a_connection_to_itself_is_none() {
 
 #[test]
 fn clo_2_closing_ends_the_connection_though_another_holds_its_descriptor() {
-    let (poll, socket, mut peer) = connected();
+    for connected in [connected, connected_by_file] {
+        ends_though_held(connected());
+    }
+}
+
+fn ends_though_held((poll, socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
     // What a forked child has.
-    let held = SockRef::from(socket.stream.unchecked().unwrap()).try_clone().unwrap();
+    let held = socket.stream.unchecked().unwrap().try_clone().unwrap();
     socket.close(poll.registry());
     peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);

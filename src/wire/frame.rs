@@ -83,12 +83,12 @@ pub enum ServerFrame<'a> {
     },
     /// `M`: another node leads.
     Moved {
-        /// `host:port`.
+        /// `host:port` or `unix:/path`.
         leader: &'a [u8],
     },
     /// `L`: unsolicited news of who leads.
     Leader {
-        /// `host:port`.
+        /// `host:port` or `unix:/path`.
         leader: &'a [u8],
     },
     /// `E`: an error of the connection.

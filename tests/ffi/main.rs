@@ -11,5 +11,7 @@ mod header;
 mod hosts;
 mod layout;
 mod native;
+#[path = "../common/place.rs"]
+mod place;
 mod programs;
 mod scripted;

@@ -1,6 +1,7 @@
 //! The C programs, each against servers of its own.
 
 use crate::native::{Link, c_program, cxx, expect_done, is_here, launch, passes, program};
+use crate::place::Place;
 use crate::scripted::Scripted;
 use lockd::{Config, Server};
 use socket2::{Domain, Socket, Type};
@@ -34,6 +35,13 @@ fn arguments() {
 fn locking() {
     let (server, nowhere) = (server(), Nowhere::new());
     passes("locking", &[&server.addr().to_string(), &nowhere.0.to_string()]);
+}
+
+#[test]
+fn a_socket_file() {
+    let (place, missing) = (Place::new(), Place::new());
+    let _server = place.serve();
+    passes("socket_file", &[&place.endpoint(), &missing.endpoint()]);
 }
 
 #[test]

@@ -31,12 +31,8 @@ pub(super) fn render(stats: &Stats) -> String {
     counter("abandoned_total", "Waiters that left with their connection.", locks.abandoned);
     counter("accepted_total", "Connections accepted.", stats.accepted);
     counter("refused_total", "Connections refused because there were too many.", stats.refused);
-    counter(
-        "penalised_total",
-        "Connections refused after failed authentications.",
-        stats.penalised,
-    );
     counter("auth_failures_total", "Failed authentications.", stats.auth_failed);
+    counter("auth_slowed_total", "Failed authentications answered late.", stats.auth_slowed);
     counter("bad_requests_total", "Connections ended by a malformed frame.", stats.bad_requests);
     counter("overdue_total", "Connections ended because the peer took too long.", stats.overdue);
     counter("paused_total", "Times that a peer that did not read was not read from.", stats.paused);

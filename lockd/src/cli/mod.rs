@@ -38,6 +38,9 @@ Secrets:
   With --secret-file only clients that know a secret are served. To change it, start
   with the old and the new file, give clients the new secret, then drop the old file.
   SIGHUP reads the files again. A secret does not encrypt what is sent.
+  From an address that fails to authenticate more than 20 times, and then more than
+  once a second, further failures are answered a second late. Who knows a secret is
+  let in at once all the same.
 
 Signals:
   SIGTERM, SIGINT   stop: answer what has arrived, end within 2 seconds

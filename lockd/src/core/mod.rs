@@ -22,7 +22,7 @@ pub use authority::Journal;
 pub(crate) use deadlines::Deadlines;
 pub use histogram::{BOUNDS_MS, Histogram};
 pub use inspect::Held;
-pub use stats::Stats;
+pub use stats::{Refusals, Stats};
 pub use time::Time;
 
 use admission::Admission;
@@ -86,6 +86,7 @@ pub struct Core {
     /// Until when this node may not serve.
     inactive_until: Option<Time>,
     stats: Stats,
+    refusals: Refusals,
 }
 
 impl Core {
@@ -111,6 +112,7 @@ impl Core {
             limits,
             inactive_until: None,
             stats: Stats::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -149,9 +151,9 @@ impl Core {
         self.admission.is_open()
     }
 
-    /// Acquires answered `B`.
-    pub fn busy(&self) -> u64 {
-        self.stats.busy
+    /// Acquires answered `B` though admission let them in.
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// When [`Core::advance`] has something to do.
@@ -200,6 +202,7 @@ impl Core {
             || self.waiters.of_connection(from.0) >= self.limits.waiters_per_connection
         {
             self.stats.busy += 1;
+            self.refusals.full_queue += 1;
             return out.answer(from, ServerFrame::Busy { owner, key });
         }
         let waiter = Waiter::new(from.0, slot, owner, (wait, request.lease), now);
@@ -328,6 +331,7 @@ impl Core {
             let to = ConnectionId(waiter.connection);
             if !self.authority.allow(waiter.lease) {
                 self.stats.busy += 1;
+                self.refusals.tokenless += 1;
                 out.answer(
                     to,
                     ServerFrame::Busy { owner: waiter.owner, key: self.table.key(slot) },

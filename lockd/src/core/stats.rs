@@ -43,3 +43,12 @@ pub struct Stats {
     /// How long grants lasted, until they were released or their lease ended.
     pub holds: Histogram,
 }
+
+/// Acquires answered `B` though admission let them in, since the start, by what was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Refusals {
+    /// The queue of the key, or of the connection, was full.
+    pub full_queue: u64,
+    /// They had waited, and when their turn came no token could be issued any more.
+    pub tokenless: u64,
+}

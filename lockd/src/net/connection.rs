@@ -17,6 +17,8 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) enum Life {
     /// Requests are read and answered.
     Open,
+    /// Over, and the answers that were decided are held back for a while; nothing is read either.
+    Held { until: Time },
     /// Over; the answers that were decided are still written. `linger` says that the peer may
     /// still send, so that the connection is not closed as soon as they are.
     Draining { linger: bool },
@@ -115,6 +117,7 @@ impl Connection {
         match self.life {
             Life::Open if self.paused => Some(self.progress.after(PROGRESS)),
             Life::Open => self.session.next_deadline(),
+            Life::Held { until } => Some(until),
             Life::Draining { .. } => Some(self.progress.after(PROGRESS)),
             Life::Lingering { until } => Some(until),
         }
@@ -126,6 +129,7 @@ impl Connection {
             Life::Open if self.paused => "reading answers",
             Life::Open if self.session.is_handshaking() => "handshake",
             Life::Open => "frame",
+            Life::Held { .. } => "being kept waiting",
             Life::Draining { .. } => "reading the last answers",
             Life::Lingering { .. } => "closing",
         }

@@ -10,7 +10,7 @@ use super::listener::Listener;
 use super::notice::Notices;
 use super::outputs::Outputs;
 use super::penalties::Penalties;
-use crate::core::{ConnectionId, Core, Deadlines, Held, Time};
+use crate::core::{ConnectionId, Core, Deadlines, Held, Refusals, Time};
 use crate::secrets::Secret;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -86,7 +86,7 @@ pub(crate) struct EventLoop {
     accept_after: Time,
     max_connections: usize,
     serials: u64,
-    stopping: bool,
+    pub(super) stopping: bool,
     pub(super) connections: Vec<Option<Connection>>,
     free: Vec<u32>,
     pub(super) deadlines: Deadlines,
@@ -105,9 +105,9 @@ pub(crate) struct EventLoop {
     pub(super) stats: Stats,
     pub(super) notices: Notices,
     pub(super) penalties: Penalties,
-    /// What was last said about admission, and how many acquires had been refused then.
+    /// What was last said about admission, and what had been refused then.
     admitting: bool,
-    busy: u64,
+    refusals: Refusals,
 }
 
 impl EventLoop {
@@ -144,9 +144,9 @@ impl EventLoop {
             now: clock::now(),
             stats: Stats::default(),
             notices: Notices::default(),
-            penalties: Penalties::default(),
+            penalties: Penalties::new(setup.max_connections),
             admitting: true,
-            busy: 0,
+            refusals: Refusals::default(),
         };
         Ok((this, waker))
     }
@@ -157,6 +157,7 @@ impl EventLoop {
             self.turn()?;
         }
         self.listeners.clear();
+        self.let_all_go();
         let end = clock::now().after(STOP);
         // Once more at least: what has arrived by now is answered.
         loop {
@@ -297,13 +298,6 @@ impl EventLoop {
             }
             return;
         }
-        if peer.0.is_some_and(|address| self.penalties.applies(address.ip(), self.now)) {
-            self.stats.penalised += 1;
-            if let Some(unsaid) = self.notices.penalised.due(self.now) {
-                tracing::warn!(%peer, unsaid, "too many failed authentications: closed");
-            }
-            return;
-        }
         let number = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             // Never more than `max_connections`, which is below 2^32.
@@ -333,10 +327,31 @@ impl EventLoop {
 
     /// Forgets a connection whose waiters have left and whose grants are settled.
     pub(super) fn close(&mut self, number: u32) {
+        self.let_go(number);
         if let Some(connection) = self.connections[number as usize].take() {
             tracing::debug!(peer = %connection.peer, number, "connection closed");
             self.outputs.close(number);
             self.free.push(number);
+        }
+    }
+
+    /// The connection's last answer is held back no longer, if it is.
+    pub(super) fn let_go(&mut self, number: u32) {
+        if let Some(connection) = &self.connections[number as usize]
+            && let Life::Held { .. } = connection.life
+            && let Some(address) = connection.peer.0
+        {
+            self.penalties.let_go(address.ip());
+        }
+    }
+
+    /// Answers are held back no longer: there is no later.
+    fn let_all_go(&mut self) {
+        for number in 0..self.connections.len() as u32 {
+            let connection = &self.connections[number as usize];
+            if connection.as_ref().is_some_and(|it| matches!(it.life, Life::Held { .. })) {
+                self.end(number, true, usize::MAX);
+            }
         }
     }
 
@@ -359,6 +374,10 @@ impl EventLoop {
                 self.schedule(due.slot);
                 continue;
             }
+            if let Life::Held { .. } = connection.life {
+                self.end(due.slot, true, usize::MAX);
+                continue;
+            }
             self.stats.overdue += 1;
             if let Some(unsaid) = self.notices.overdue.due(self.now) {
                 let (peer, what) = (connection.peer, connection.overdue_for());
@@ -366,35 +385,39 @@ impl EventLoop {
             }
             match connection.life {
                 Life::Open if !connection.paused => self.end(due.slot, true, usize::MAX),
-                Life::Open | Life::Draining { .. } | Life::Lingering { .. } => {
-                    self.break_off(due.slot);
-                }
+                _ => self.break_off(due.slot),
             }
         }
     }
 
     /// Says when acquires begin to be refused, and when no longer.
     fn say_limits(&mut self) {
-        let (admitting, busy) = (self.core.is_admitting(), self.core.busy());
-        if busy == self.busy && admitting == self.admitting {
-            return;
-        }
-        if admitting != self.admitting {
-            if let Some(unsaid) = self.notices.admission.due(self.now) {
-                let stats = self.core.stats();
-                let (held, waiters) = (stats.held, stats.waiters);
-                if admitting {
-                    tracing::info!(held, waiters, unsaid, "acquires are admitted again");
-                } else {
-                    tracing::warn!(held, waiters, unsaid, "at 90 % of a limit: acquires refused");
-                }
+        let (admitting, refusals) = (self.core.is_admitting(), self.core.refusals());
+        if admitting != self.admitting
+            && let Some(unsaid) = self.notices.admission.due(self.now)
+        {
+            let stats = self.core.stats();
+            let (held, waiters) = (stats.held, stats.waiters);
+            if admitting {
+                tracing::info!(held, waiters, unsaid, "acquires are admitted again");
+            } else {
+                tracing::warn!(held, waiters, unsaid, "at 90 % of a limit: acquires refused");
             }
-        } else if admitting && let Some(unsaid) = self.notices.full_queue.due(self.now) {
-            let refused = busy - self.busy;
+        }
+        let refused = refusals.full_queue - self.refusals.full_queue;
+        if refused > 0
+            && let Some(unsaid) = self.notices.full_queue.due(self.now)
+        {
             tracing::warn!(refused, unsaid, "a queue is full: acquires refused");
         }
+        let refused = refusals.tokenless - self.refusals.tokenless;
+        if refused > 0
+            && let Some(unsaid) = self.notices.tokenless.due(self.now)
+        {
+            tracing::warn!(refused, unsaid, "no token can be issued any more: waiters refused");
+        }
         self.admitting = admitting;
-        self.busy = busy;
+        self.refusals = refusals;
     }
 
     fn obey(&mut self) {

@@ -34,8 +34,6 @@ pub(super) struct Notices {
     pub(super) shortage: Notice,
     /// A wrong proof, or a request without one.
     pub(super) auth_failed: Notice,
-    /// An address that failed too often.
-    pub(super) penalised: Notice,
     /// A malformed frame.
     pub(super) bad_request: Notice,
     /// A peer that took too long.
@@ -44,6 +42,8 @@ pub(super) struct Notices {
     pub(super) admission: Notice,
     /// A queue that is full.
     pub(super) full_queue: Notice,
+    /// Waiters whose turn has come when nothing can be granted any more.
+    pub(super) tokenless: Notice,
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@ use crate::core::ConnectionId;
 use crate::session::{Fault, Received};
 use lockclient::wire::Key;
 use std::io::{ErrorKind, Read};
+use std::time::Duration;
+
+/// How long the answer to a failed authentication is held back from an address that fails often.
+const HOLD: Duration = Duration::from_secs(1);
 
 impl EventLoop {
     /// Reads once from every connection that has something.
@@ -17,7 +21,7 @@ impl EventLoop {
             connection.queued = false;
             match connection.life {
                 Life::Open => self.read(number),
-                Life::Draining { .. } => {}
+                Life::Held { .. } | Life::Draining { .. } => {}
                 Life::Lingering { .. } => self.discard(number),
             }
         }
@@ -118,16 +122,30 @@ impl EventLoop {
                 }
                 Fault::AuthFailed => {
                     self.stats.auth_failed += 1;
-                    if let Some(address) = peer.0 {
-                        self.penalties.failed(address.ip(), self.now);
-                    }
+                    let late = !self.stopping
+                        && peer.0.is_some_and(|from| self.penalties.failed(from.ip(), self.now));
                     if let Some(unsaid) = self.notices.auth_failed.due(self.now) {
-                        tracing::warn!(%peer, unsaid, "authentication failed: connection closed");
+                        tracing::warn!(%peer, late, unsaid, "authentication failed: connection closed");
+                    }
+                    if late {
+                        return self.hold(number);
                     }
                 }
             }
         }
         self.end(number, true, mark);
+    }
+
+    /// The session is over, but its peer is told so only after a while, and within the time that
+    /// a handshake has.
+    fn hold(&mut self, number: u32) {
+        let Some(connection) = &mut self.connections[number as usize] else { return };
+        self.stats.auth_slowed += 1;
+        let until = self.now.after(HOLD);
+        let until = connection.session.next_deadline().map_or(until, |end| end.min(until));
+        connection.life = Life::Held { until };
+        connection.unread = Vec::new();
+        self.schedule(number);
     }
 
     /// Throws away what a peer sends after the end.
@@ -148,6 +166,7 @@ impl EventLoop {
     /// read together with the end, are undone if no byte was sent. Those after it get one attempt.
     /// `linger` says that the peer may still be sending.
     pub(super) fn end(&mut self, number: u32, linger: bool, mark: usize) {
+        self.let_go(number);
         let Some(connection) = &mut self.connections[number as usize] else { return };
         connection.life = Life::Draining { linger };
         connection.progress = self.now;

@@ -23,6 +23,9 @@ impl EventLoop {
 
     fn write(&mut self, number: u32) {
         let Some(connection) = &mut self.connections[number as usize] else { return };
+        if matches!(connection.life, Life::Held { .. }) {
+            return;
+        }
         let outbox = self.outputs.get(number);
         if connection.writable && outbox.pending() > 0 {
             match connection.send(outbox.batch()) {

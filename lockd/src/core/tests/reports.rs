@@ -1,6 +1,7 @@
 //! What can be seen from outside: counters, histograms, and the list of locks.
 
-use super::{ROOMY, World, plain};
+use super::{Limits, ROOMY, World, plain};
+use crate::core::Refusals;
 use std::time::Duration;
 
 #[test]
@@ -40,7 +41,7 @@ fn undone_grants_were_never_held() {
 
 #[test]
 fn every_acquire_is_accounted_for() {
-    let mut world = World::new(super::Limits { waiters_per_key: 1, ..ROOMY });
+    let mut world = World::new(Limits { waiters_per_key: 1, ..ROOMY });
     world.take(1, 1, "k", 10);
     world.acquire(2, 2, "k", 0, 5);
     world.acquire(3, 3, "k", 5, 5);
@@ -85,4 +86,23 @@ fn the_list_leaves_out_leases_that_are_over() {
     world.take(1, 1, "k", 5);
     world.stall(5.0);
     assert_eq!(world.core.inspect(b"", 0, 100, 100, world.now), (vec![], None));
+}
+
+#[test]
+fn what_admission_let_in_and_was_refused_is_counted_by_its_cause() {
+    let limits = Limits { locks: 2, waiters_per_key: 1, ..ROOMY };
+    let mut world = World::with_tokens(limits, 1, 3);
+    let token = world.take(1, 1, "k", 100);
+    world.acquire(2, 2, "k", 50, 5);
+    assert_eq!(world.acquire(3, 3, "k", 50, 5), [plain('B', 3, 3, "k")]);
+    assert_eq!(world.core.refusals(), Refusals { full_queue: 1, tokenless: 0 });
+    // At a limit: neither of the two.
+    let other = world.take(1, 4, "other", 100);
+    assert_eq!(world.acquire(3, 5, "k", 50, 5), [plain('B', 3, 5, "k")]);
+    assert_eq!(world.core.refusals(), Refusals { full_queue: 1, tokenless: 0 });
+    world.release(1, 6, other, "other");
+    world.take(1, 7, "last", 100);
+    assert_eq!(world.release(1, 8, token, "k"), [plain('R', 1, 8, "k"), plain('B', 2, 2, "k")]);
+    assert_eq!(world.core.refusals(), Refusals { full_queue: 1, tokenless: 1 });
+    assert_eq!(world.stats().busy, 3);
 }
