@@ -141,7 +141,8 @@ impl Client {
     /// # Errors
     /// [`Error::Forked`], and [`Error::WouldDeadlock`] from inside the log callback.
     pub fn shutdown(&self, timeout: Duration) -> Result<Shutdown, Error> {
-        let deadline = sys::mono() + timeout;
+        let start = sys::mono();
+        let deadline = start + timeout;
         let shared = self.shared();
         if self.is_forked() {
             return Err(Error::Forked);
@@ -149,8 +150,9 @@ impl Client {
         if shared.log.as_ref().is_some_and(|log| log.is_calling()) {
             return Err(Error::WouldDeadlock);
         }
-        // If the thread has ended already there is nothing to ask for.
-        let _ = shared.commands.shut(deadline);
+        // The thread ends a little earlier, so that its word is there in time. If it has ended
+        // already there is nothing to ask for.
+        let _ = shared.commands.shut(start + timeout.saturating_sub(MARGIN.min(timeout / 10)));
         let limit = deadline + MARGIN;
         let end = shared.end.wait(limit, sys::mono);
         let logged = shared.log.as_ref().is_none_or(|log| log.close(limit));
@@ -208,12 +210,14 @@ impl Client {
             shared.started.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::QueueFull);
         }
-        shared.commands.push(Command::Release(call, Audience::Count), PATIENTLY).map_err(
-            |refused| {
+        match shared.commands.push(Command::Release(call, Audience::Count), PATIENTLY) {
+            // A thread that cannot be woken may be awake, and send it.
+            Ok(()) | Err(Refused::Unreachable) => Ok(()),
+            Err(refused) => {
                 shared.started.fetch_sub(1, Ordering::Relaxed);
-                self.refusal(refused)
-            },
-        )
+                Err(self.refusal(refused))
+            }
+        }
     }
 
     /// A guard was dropped. Never blocks, never panics; does nothing in a forked child.
@@ -280,7 +284,7 @@ impl Client {
             Refused::Full => Error::QueueFull,
             Refused::Closed if !self.shared().commands.is_broken() => Error::Closed,
             Refused::Stuck => Error::System(std::io::ErrorKind::TimedOut.into()),
-            Refused::Closed | Refused::Ended => thread_ended(),
+            Refused::Closed | Refused::Ended | Refused::Unreachable => thread_ended(),
         }
     }
 
@@ -322,7 +326,7 @@ impl Client {
         match shared.commands.acquire(slot.clone(), patience) {
             Ok(()) => {}
             // It may be in the queue, of a thread that cannot be woken.
-            Err(Refused::Ended) => slot.abandon(),
+            Err(Refused::Ended | Refused::Unreachable) => slot.abandon(),
             Err(Refused::Stuck) => return Ok(Outcome::NotSent(self.last_failure())),
             Err(refused) => return Err(self.refusal(refused)),
         }
@@ -361,7 +365,7 @@ impl Client {
         match self.shared().commands.acquire(slot.clone(), patience) {
             Ok(()) => Ok(()),
             // As above: what has become of it is in the slot.
-            Err(Refused::Ended) => {
+            Err(Refused::Ended | Refused::Unreachable) => {
                 slot.abandon();
                 Slot::announce(slot);
                 Ok(())
@@ -387,7 +391,7 @@ impl Client {
 
     /// Ends a slot's acquire if its time is over, though the background thread has not.
     pub(crate) fn expire(&self, slot: &SyncArc<Slot>) {
-        if !slot.is_decided() && slot.expire(sys::mono()) {
+        if !slot.is_decided() && slot.expire_polled(sys::mono()) {
             self.overdue(slot);
         }
     }
@@ -453,8 +457,12 @@ impl Client {
     /// Hands over a release that nobody waits for.
     fn push_last(&self, command: Command) {
         let shared = self.shared();
-        if shared.commands.push_last(command, PATIENTLY).is_err() {
-            shared.lost.fetch_add(1, Ordering::Relaxed);
+        match shared.commands.push_last(command, PATIENTLY) {
+            // In the queue of a thread that cannot be woken it is counted at that thread's end.
+            Ok(()) | Err(Refused::Unreachable) => {}
+            Err(_) => {
+                shared.lost.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -465,7 +473,11 @@ impl Client {
         let pooled = shared.replies.take(Reply::renew);
         let reply = pooled.unwrap_or_else(|| SyncArc::new(Reply::new()));
         let command = Command::Release(call, Audience::Caller(reply.clone()));
-        shared.commands.push(command, PATIENTLY).map_err(|refused| self.refusal(refused))?;
+        match shared.commands.push(command, PATIENTLY) {
+            // A thread that cannot be woken may be awake, and send it.
+            Ok(()) | Err(Refused::Unreachable) => {}
+            Err(refused) => return Err(self.refusal(refused)),
+        }
         let outcome = reply.wait(limit, sys::mono);
         shared.replies.put(reply);
         let unconfirmed = |reason| Ok(Released::Unconfirmed(shared.failure(reason)));

@@ -12,9 +12,6 @@ use std::time::Duration;
 /// The most endpoints that a client may have.
 const MAX_ENDPOINTS: usize = 64;
 
-/// The places of the release lane (REL-4).
-pub(crate) const LANE: usize = 1024;
-
 /// A setting that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -207,7 +204,8 @@ impl Config {
     }
 
     /// The most acquires that may wait unsent, 1..=1,048,576, 65,536 if not set, and as many
-    /// releases by `release_start` that may be under way. One more is [`Error::QueueFull`].
+    /// releases by `release_start` that may be under way. One more is [`Error::QueueFull`]. The lane
+    /// of releases of grants that could not be handed over has as many places, of its own.
     ///
     /// # Errors
     /// The number is out of range.

@@ -127,12 +127,18 @@ impl Log {
     }
 
     fn run(&self, call: &LogFn, endpoints: &[Arc<str>]) {
+        let process = std::process::id();
         while let Some((event, lost)) = self.next() {
             if lost > 0 {
                 deliver(call, LogLevel::Warn, &format!("{lost} log lines were lost"));
             }
             let (level, text) = describe(event, endpoints);
             deliver(call, level, &text);
+            if std::process::id() != process {
+                // The callback has forked, and this is the child's only thread: no other will
+                // ever wake it, and a lock that one held is held for ever.
+                return;
+            }
             self.inner.lock().running = false;
             self.changed.notify_all();
         }

@@ -104,7 +104,8 @@ fn rel_6_shutdown_returns_in_its_time_and_tells_what_it_could_not_confirm() {
     drop(lock(&client, "k"));
     let start = Instant::now();
     assert_eq!(client.shutdown(ms(200)).unwrap(), Shutdown::Unconfirmed);
-    assert!(start.elapsed() >= ms(190), "{:?}", start.elapsed());
+    // The thread ends a tenth earlier, so that its word is there in time.
+    assert!(start.elapsed() >= ms(180), "{:?}", start.elapsed());
     assert!(start.elapsed() < seconds(4), "{:?}", start.elapsed());
     assert_eq!(client.stats().unconfirmed, 1);
     // A caller that is blocked in a release is told as well.

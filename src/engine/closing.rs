@@ -180,7 +180,11 @@ impl Engine {
     /// waits for keep their five seconds.
     fn fail_queued(&mut self, reason: Reason) {
         for id in self.requests.ids(|request| request.flight().is_none()) {
-            self.finish(id, AcquireOutcome::Auth(reason));
+            let answered = self.requests.get(id).is_some_and(|request| request.retries > 0);
+            // What was answered `B` before was sent: that answer is its outcome.
+            let outcome =
+                if answered { AcquireOutcome::Busy } else { AcquireOutcome::Auth(reason) };
+            self.finish(id, outcome);
         }
         let awaited = |release: &Release| {
             release.flight.is_none() && release.call.kind == ReleaseKind::Awaited

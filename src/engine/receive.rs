@@ -222,11 +222,17 @@ impl Engine {
         let Some(request) = self.requests.get_mut(id) else { return };
         let Some(flight) = request.flight().copied() else { return };
         let retry_at = now.mono + self.rng.jitter(request.busy_backoff());
+        // With a strict deadline an answer that comes after it counts for nothing: a try that is
+        // sent too late for one would turn a definite `B` into an unknown outcome.
+        let answer_by = match self.settings.strict_deadline {
+            true => retry_at + self.settings.response_grace,
+            false => retry_at,
+        };
         let retry = self.settings.busy_retry
             && !request.is_try()
             && !flight.abandoned
             && !self.closing
-            && retry_at < request.call.deadline;
+            && answer_by < request.call.deadline;
         let owner = if retry { self.owners.fresh() } else { None };
         let Some(owner) = owner else {
             self.finish(id, AcquireOutcome::Busy);

@@ -6,6 +6,7 @@ use super::owners::Pending;
 use super::request::Place;
 use super::slab::Id;
 use crate::clock::Now;
+use crate::reason::{Reason, ReasonKind};
 use crate::wire::Key;
 use std::time::Duration;
 
@@ -123,7 +124,8 @@ impl Engine {
         let (call, retried) = (release.call.clone(), release.retried);
         let parked = self.lane.expire(id);
         self.unpark(parked);
-        self.tell(id, &call, retried, ReleaseOutcome::Unconfirmed(self.last_error));
+        let unanswered = Reason::new(ReasonKind::Deadline);
+        self.tell(id, &call, retried, ReleaseOutcome::Unconfirmed(unanswered));
     }
 
     fn tell(&mut self, id: Id, call: &ReleaseCall, retried: bool, outcome: ReleaseOutcome) {

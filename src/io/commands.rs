@@ -84,8 +84,11 @@ pub(crate) enum Refused {
     Full,
     /// The client is closed.
     Closed,
-    /// The background thread has ended, or cannot be reached.
+    /// The background thread has ended.
     Ended,
+    /// The background thread cannot be woken. What was asked is in its queue all the same, and
+    /// is carried out if the thread happens to be awake.
+    Unreachable,
     /// The queue's lock could not be had in time.
     Stuck,
 }
@@ -191,7 +194,7 @@ impl Commands {
         if self.waker.wake().is_err() {
             // The host has closed our descriptors. The thread finds out when it wakes by itself.
             self.broken.store(true, Ordering::Release);
-            return Err(Refused::Ended);
+            return Err(Refused::Unreachable);
         }
         Ok(())
     }
@@ -251,5 +254,26 @@ impl Commands {
         inner.stage = Stage::Ended;
         self.closed.store(true, Ordering::Release);
         std::mem::take(&mut inner.waiting)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_3_what_a_thread_that_cannot_be_woken_was_asked_is_not_called_unsent() {
+        let (waker, receiver) = crate::io::waker::pair().unwrap();
+        let commands = Commands::new(waker, 1);
+        assert!(commands.may_sleep(0));
+        drop(receiver);
+        let shut = commands.push(Command::Shutdown(Mono(1)), PATIENTLY);
+        assert_eq!(shut, Err(Refused::Unreachable));
+        // A thread that is awake all the same finds it.
+        let mut batch = Default::default();
+        commands.take(&mut batch, 0);
+        assert!(matches!(batch.pop_front(), Some(Command::Shutdown(Mono(1)))));
+        assert!(batch.pop_front().is_none());
+        assert_eq!(commands.push(Command::Shutdown(Mono(2)), PATIENTLY), Err(Refused::Ended));
     }
 }

@@ -370,7 +370,7 @@ impl Driver {
                         self.inform(audience, Some(outcome));
                     }
                 }
-                Effect::Unclaim { id } => crate::engine::Gate::unclaim(&mut self.desk, id),
+                Effect::Unclaim { id } => self.desk.retry(id),
                 Effect::Log(event) => {
                     if let Some(log) = &self.shared.log {
                         log.push(event);
@@ -514,6 +514,7 @@ impl Driver {
 
     /// Ends everything that still waits, whatever the thread ends for.
     pub(super) fn finish(&mut self, end: Option<Shutdown>) {
+        let mut end = end.unwrap_or(Shutdown::Unconfirmed);
         let mut left = std::mem::take(&mut self.batch);
         left.extend(self.shared.commands.end());
         left.extend(self.admitting.take().map(Command::Acquire));
@@ -526,10 +527,12 @@ impl Driver {
                 Command::Release(_, audience) => {
                     self.shared.lost.fetch_add(1, Ordering::Relaxed);
                     self.inform(audience, None);
+                    end = Shutdown::Unconfirmed;
                 }
                 Command::WaitReady(reply) => reply.give(false),
                 Command::Reclaim(_) => {
                     self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                    end = Shutdown::Unconfirmed;
                 }
                 Command::Withdraw(..) | Command::Shutdown(_) | Command::Resolved(..) => {}
                 #[cfg(test)]
@@ -556,7 +559,7 @@ impl Driver {
         if let Some(log) = &self.shared.log {
             log.finish();
         }
-        self.shared.end.give(end.unwrap_or(Shutdown::Unconfirmed));
+        self.shared.end.give(end);
     }
 }
 

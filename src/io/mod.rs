@@ -15,7 +15,7 @@ pub(crate) use commands::Script;
 pub(crate) use commands::{Audience, BRIEFLY, Command, PATIENTLY, Refused};
 pub(crate) use shared::Shared;
 
-use crate::config::{Config, LANE};
+use crate::config::Config;
 use crate::engine::Settings;
 use crate::log::Log;
 use crate::outcome::Shutdown;
@@ -84,7 +84,8 @@ fn settings(config: &Config, seed: u64) -> Settings {
         busy_retry: config.busy_retry,
         ordered_answers: config.ordered_answers,
         idle_probe: config.idle_probe,
-        lane: LANE,
+        // Thousands of grants may turn out late in one turn, before the first release can go out.
+        lane: config.queue_limit,
         first_owner: 1,
         seed,
         log: config.log.is_some(),

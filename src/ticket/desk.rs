@@ -72,6 +72,12 @@ impl Desk {
         }
     }
 
+    /// The engine has had `B` for an acquire, and tries it again.
+    pub fn retry(&mut self, id: RequestId) {
+        let sleeping = self.find(id).filter(|slot| slot.retry()).cloned();
+        self.told.extend(sleeping);
+    }
+
     /// The next grant whose deadline has passed before somebody took it (DL-7).
     pub fn lapsed(&mut self, now: Mono) -> Option<Reclaim> {
         #[cfg(canary)]

@@ -144,6 +144,10 @@ pub struct Slot {
     owner: AtomicU64,
     proof: AtomicU64,
     reason: AtomicU64,
+    /// It was answered `B`, and is to be tried again. Not 0: yes.
+    busy: AtomicU32,
+    /// When a poll first came long after the caller's own time limit; 0 until then.
+    first_late_poll: AtomicU64,
     call: AcquireCall,
     enforce_budget: bool,
     hook: Option<Hook>,
@@ -167,6 +171,8 @@ impl Slot {
             owner: AtomicU64::new(0),
             proof: AtomicU64::new(0),
             reason: AtomicU64::new(0),
+            busy: AtomicU32::new(0),
+            first_late_poll: AtomicU64::new(0),
             call,
             enforce_budget,
             hook: None,
@@ -191,6 +197,8 @@ impl Slot {
         // What belongs to a result is written before it is read.
         self.state = AtomicU32::new(UNSENT);
         self.id = AtomicU64::new(NO_ID);
+        self.busy = AtomicU32::new(0);
+        self.first_late_poll = AtomicU64::new(0);
         self.call = call;
         self.enforce_budget = enforce_budget;
     }
@@ -254,6 +262,12 @@ impl Slot {
     pub(super) fn unclaim(&self) -> bool {
         self.change(UNSENT, |phase| phase == SENT).is_some()
             && self.state.load(Ordering::Relaxed) & WAITING != 0
+    }
+
+    /// The background thread: it was answered `B`, and is to be tried again.
+    pub(super) fn retry(&self) -> bool {
+        self.busy.store(1, Ordering::Relaxed);
+        self.unclaim()
     }
 
     /// The background thread: this is how it ended. False: the caller decided before.
@@ -367,6 +381,20 @@ impl Slot {
         }
     }
 
+    /// [`Slot::expire`] for a caller who does not wait: one that comes long after the limit may
+    /// have stood still, and the background thread with it, which gets [`READING_TIME`] from then.
+    pub(crate) fn expire_polled(&self, now: Mono) -> bool {
+        let late = now.since(self.limit(self.phase()));
+        if late < STOOD_STILL {
+            return self.expire(now);
+        }
+        match self.first_late_poll.compare_exchange(0, now.0, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            Ok(_) => false,
+            Err(first) => now.since(Mono(first)) >= READING_TIME && self.expire(now),
+        }
+    }
+
     /// Blocks until there is a result. True: the caller's own time limit made one, and the engine
     /// is to be told.
     pub(crate) fn wait(&self, clock: impl Fn() -> Mono) -> bool {
@@ -456,6 +484,8 @@ impl Slot {
             AUTH => Ending::Auth(reason()),
             OWNER_EXHAUSTED => Ending::OwnerExhausted,
             THREAD_ENDED => Ending::ThreadEnded,
+            // The last answer was `B`, and it is definite.
+            OVERDUE_UNSENT if self.busy.load(Ordering::Relaxed) != 0 => Ending::Busy,
             OVERDUE_UNSENT => Ending::NotSent(None),
             OVERDUE_SENT => unknown(ReasonKind::Deadline),
             CANCELLED_SENT | CANCELLED_GRANT => unknown(ReasonKind::Cancelled),

@@ -187,6 +187,38 @@ fn host_6_the_caller_gives_up_by_itself_just_after_the_instant_that_is_due() {
 }
 
 #[test]
+fn clo_1_a_caller_that_polls_after_a_standstill_waits_for_answers_to_be_read() {
+    let sent = slot(1_000);
+    assert!(sent.claim(Mono(1_700 * MS)));
+    // One that polls all the time finds its limit over at once.
+    assert!(!sent.expire_polled(Mono(1_749 * MS)));
+    // The process was stopped from here on.
+    assert!(!sent.expire_polled(Mono(9_000 * MS)));
+    assert!(!sent.expire_polled(Mono(9_049 * MS)));
+    assert!(sent.decide(AcquireOutcome::TimedOut));
+    assert_eq!(sent.take(at(9_049)), Take::Ended(Ending::TimedOut));
+
+    let silent = slot(1_000);
+    assert!(silent.claim(Mono(1_700 * MS)));
+    assert!(!silent.expire_polled(Mono(9_000 * MS)));
+    assert!(silent.expire_polled(Mono(9_050 * MS)));
+    assert_eq!(silent.take(at(9_050)), unknown(ReasonKind::Deadline));
+
+    let prompt = slot(1_000);
+    assert!(prompt.claim(Mono(1_700 * MS)));
+    assert!(prompt.expire_polled(Mono(1_799 * MS)));
+}
+
+#[test]
+fn dl_8_what_was_answered_busy_is_busy_when_its_time_is_over_unsent() {
+    let slot = slot(1_000);
+    assert!(slot.claim(Mono(1_700 * MS)));
+    assert!(!slot.retry(), "nobody sleeps");
+    assert!(slot.expire(Mono(1_020 * MS)));
+    assert_eq!(slot.take(at(1_020)), Take::Ended(Ending::Busy));
+}
+
+#[test]
 fn host_6_a_blocked_caller_returns_though_the_background_thread_does_nothing() {
     for (sent, least, most) in [(false, 70, 150), (true, 130, 220)] {
         let start = sys::mono();

@@ -111,3 +111,25 @@ fn busy_retry_stops_when_the_client_closes() {
     assert_eq!(world.outcome(waits), Some(AcquireOutcome::Cancelled));
     assert_eq!(world.outcome(flies), Some(AcquireOutcome::Busy));
 }
+
+#[test]
+fn busy_retry_with_a_strict_deadline_leaves_time_for_the_answer() {
+    for (answered, retried) in [(0, true), (400, true), (511, false), (900, false)] {
+        let mut world = World::ready_with(Settings {
+            busy_retry: true,
+            strict_deadline: true,
+            response_grace: ms(479),
+            // 479 ms and a backoff of at least 10 ms.
+            connections: 1,
+            ..settings()
+        });
+        let id = world.ask(lock("k", 1));
+        world.advance(ms(answered));
+        // The first backoff is 10 to 20 ms.
+        busy(&mut world, "k");
+        world.advance(ms(20));
+        let outcome = if retried { None } else { Some(AcquireOutcome::Busy) };
+        assert_eq!(world.outcome(id), outcome, "{answered}");
+        assert_eq!(world.acquires("k").len(), 1 + usize::from(retried), "{answered}");
+    }
+}

@@ -63,8 +63,9 @@ fn rel_1_five_seconds_are_absolute() {
         world.advance(NANO);
         let (at, outcome) = world.release_ends[&id];
         assert_eq!(at, called + 5 * SECOND);
-        let kind = if connected { ReasonKind::Eof } else { ReasonKind::Connect };
-        let reason = Reason::new(kind).at(0);
+        // Sent, and sent again, it met silence; unsent it met the refusal.
+        let refused = Reason::new(ReasonKind::Connect).at(0);
+        let reason = if connected { Reason::new(ReasonKind::Deadline) } else { refused };
         assert_eq!(outcome, ReleaseOutcome::Unconfirmed(reason));
     }
 }
@@ -135,7 +136,7 @@ fn rel_3_no_answer_is_unconfirmed_and_a_late_one_is_no_mismatch() {
     let conn = world.only();
     let id = world.release("k", 9, ReleaseKind::Awaited);
     world.advance(5 * SECOND);
-    let reason = Reason::new(ReasonKind::None);
+    let reason = Reason::new(ReasonKind::Deadline);
     assert_eq!(world.release_outcome(id), Some(ReleaseOutcome::Unconfirmed(reason)));
     assert!(world.events.contains(&Event::Unconfirmed { token: 9 }));
     let waits = world.ask(lock("w", 200));

@@ -63,5 +63,7 @@ fn con_6_a_caller_who_cancels_all_the_time_does_not_ruin_others() {
         (ruined.into_inner(), done.into_inner(), cancelled.into_inner());
     println!("{ruined} of {done} waits ruined by {cancelled} cancels");
     assert!(done >= 50 && cancelled >= 100, "{done} waits, {cancelled} cancels");
-    assert!(ruined * 10 <= done, "{ruined} of {done} waits ruined");
+    // One in ten is what is promised. Apart from each other they do far better, and if they
+    // shared one connection more than this would be ruined.
+    assert!(ruined * 50 <= done, "{ruined} of {done} waits ruined");
 }

@@ -51,27 +51,32 @@ pub(crate) fn leave_a_copy(arguments: &[String]) {
     let client = open(&narrow(&arguments[0]));
     let ticket = client.start("key-that-makes-it-long-enough", &waiting(60)).unwrap();
     hear();
-    ticket.cancel();
+    if arguments[1] == "cancel" {
+        ticket.cancel();
+    }
     say(word(&ticket.wait().unwrap()));
+    client.shutdown(seconds(10)).map(drop).unwrap();
     hear();
 }
 
 #[test]
 fn clo_2_a_forked_copy_keeps_no_connection_alive() {
-    let node =
-        FakeNode::start_with(
-            |seen| {
-                if seen.is_acquire() { Reaction::Hold } else { seen.served(1) }
-            },
-        );
-    let shim = [("SHIM_FORK", "1".to_owned()), ("SHIM_CUT_FROM", "30".to_owned())];
-    let mut child = child::start_shimmed("leave_a_copy", &[node.endpoint()], &shim);
-    node.wait_for("the acquire", |seen| seen.iter().any(Seen::is_acquire));
-    child.tell("cancel");
-    child.expect("indeterminate");
-    assert_eq!(node.wait_for_end(0), 0);
-    child.tell("end");
-    child.finish();
+    // With the lingering end of a cancelled acquire's connection, and with the plain one.
+    for way in ["cancel", "close"] {
+        let node = FakeNode::start_with(move |seen| {
+            if seen.is_acquire() && way == "cancel" { Reaction::Hold } else { seen.served(1) }
+        });
+        let shim = [("SHIM_FORK", "1".to_owned()), ("SHIM_CUT_FROM", "30".to_owned())];
+        let arguments = [node.endpoint(), way.to_owned()];
+        let mut child = child::start_shimmed("leave_a_copy", &arguments, &shim);
+        node.wait_for("the acquire", |seen| seen.iter().any(Seen::is_acquire));
+        child.tell("end it");
+        child.expect(if way == "cancel" { "indeterminate" } else { "acquired" });
+        // The copy lives as long as the child, which waits.
+        assert_eq!(node.wait_for_end(0), 0);
+        child.tell("over");
+        child.finish();
+    }
 }
 
 #[test]

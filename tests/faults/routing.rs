@@ -212,6 +212,8 @@ fn con_4_nothing_is_believed_of_a_server_that_has_not_proved_itself() {
     liar.demand(b"another secret, truly");
     good.refuse();
     good.close_all();
+    // Until then a call may still go out on it, and is unknown.
+    eventually("the end is noticed", || client.stats().connections_now == 0);
     let reason = crate::support::unsent(client.acquire("k", &waiting(1)).unwrap());
     assert!(
         matches!(reason, lockclient::ReasonKind::Auth | lockclient::ReasonKind::Connect),

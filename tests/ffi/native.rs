@@ -33,10 +33,13 @@ pub(crate) fn include_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
 }
 
-/// The libraries that cargo built with this test: they lie beside it.
+/// The libraries that cargo built with this test: they lie beside it. Or others, that a script has
+/// built, in `$LOCKCLIENT_LIBRARIES`.
 pub(crate) fn built(file: &str) -> PathBuf {
     let me = std::env::current_exe().expect("this test has a path");
-    let path = me.parent().expect("it lies in a directory").join(file);
+    let directory = std::env::var_os("LOCKCLIENT_LIBRARIES").map(PathBuf::from);
+    let directory = directory.or_else(|| me.parent().map(Path::to_owned));
+    let path = directory.expect("it lies in a directory").join(file);
     assert!(path.exists(), "{} was not built with the tests", path.display());
     path
 }
