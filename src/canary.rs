@@ -16,6 +16,7 @@ const NAMES: &[&str] = &[
     "every_grant_has_one_end",
     "releases_are_legitimate",
     "indeterminate_exactly",
+    "a_last_read_decides",
     "definite_means_answered",
     "proven_lease_is_a_lower_bound",
     "holders_never_overlap",

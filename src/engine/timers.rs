@@ -63,6 +63,10 @@ impl Engine {
                 if flight.whole && now.mono < flight.end {
                     self.timers.push(flight.end, id);
                 } else if let Some(at) = self.index(flight.conn) {
+                    #[cfg(canary)]
+                    if crate::canary!(a_last_read_decides) {
+                        return self.lose(at, Loss::own(ReasonKind::SharedConnection), now);
+                    }
                     self.overdue(at, id, Reason::new(ReasonKind::Deadline));
                 }
             }

@@ -67,10 +67,40 @@ impl World {
                 self.log.add(self.t, Record::Decide { call, by: Decider::Engine, mono });
             }
             client.told.push(call);
+            if let engine::AcquireOutcome::Indeterminate(reason) = outcome {
+                self.look_for_answer(number, call, reason.kind);
+            }
         }
+        let client = &mut self.clients[usize::from(number)];
         if let Some(reclaim) = client.desk.complete(id, outcome) {
             let now = client.clock.now(self.t);
             client.engine.reclaim(reclaim.key, reclaim.token, now);
+        }
+    }
+
+    /// Whether a call whose outcome the client's own close made unknown has its answer in the socket.
+    fn look_for_answer(&mut self, number: u16, call: u32, why: ReasonKind) {
+        use ReasonKind::{Deadline, SharedConnection, Silent};
+        let Some(attempt) = self.log.ledger.attempt_of(call) else { return };
+        let Some(link) =
+            attempt.link.filter(|_| matches!(why, Deadline | SharedConnection | Silent))
+        else {
+            return;
+        };
+        let (owner, mut found, mut broken) = (attempt.owner, None, false);
+        let link = &self.links[link as usize];
+        let mut unread = link.partial.clone();
+        crate::tap::read(&mut unread, link.down.readable(), |heard| match heard {
+            crate::tap::Heard::Fatal => broken = true,
+            crate::tap::Heard::Answer { owner: other, answer, .. } => {
+                if other == owner && !broken {
+                    found = Some(answer);
+                }
+            }
+        });
+        if let Some(answer) = found {
+            let mono = self.now(number).mono.0;
+            self.log.add(self.t, Record::Overlooked { call, answer, mono });
         }
     }
 

@@ -366,6 +366,7 @@ impl Ledger {
             | Record::Fresh { .. }
             | Record::Drained { .. }
             | Record::Restless { .. }
+            | Record::Overlooked { .. }
             | Record::Panic
             | Record::End => {}
         }

@@ -49,6 +49,9 @@ predicates! {
     indeterminate_exactly:
         "Indeterminate exactly when a byte may have gone and no complete answer came before it was \
          decided, or the grant was late";
+    a_last_read_decides:
+        "a close that the client decides first reads the connection: an answer that has arrived by \
+         then counts";
     definite_means_answered:
         "TimedOut and Busy only after that very answer, Acquired only with the token that was read";
     proven_lease_is_a_lower_bound:
@@ -133,9 +136,16 @@ fn unsent_never_went_out(log: &Ledger, _: Time, record: &Record) -> Verdict {
         Record::AcquireBytes { call, .. } => unless(!unsent(log.call(call).outcome), || {
             format!("call {call} had returned {:?}", log.call(call).outcome)
         }),
-        Record::Return { call, outcome, .. } if unsent(Some(outcome)) => {
-            let sent = log.attempt_of(call).map_or(0, |attempt| attempt.sent);
-            unless(sent == 0, || format!("call {call}: {outcome:?} with {sent} bytes sent"))
+        Record::Return { call: number, outcome, .. } if unsent(Some(outcome)) => {
+            let sent = log.attempt_of(number).map_or(0, |attempt| attempt.sent);
+            unless(sent == 0, || format!("call {number}: {outcome:?} with {sent} bytes sent"))?;
+            // One that was sent, refused and not sent again has `B` for its outcome, unless its
+            // caller could not be told.
+            let call = log.call(number);
+            let by_engine = call.decision.is_some_and(|decision| decision.by == Decider::Engine);
+            unless(!(outcome == Outcome::NotSent && call.last_busy && by_engine), || {
+                format!("call {number}: {outcome:?}, though it was sent and refused before")
+            })
         }
         _ => Ok(()),
     }
@@ -263,6 +273,13 @@ fn indeterminate_exactly(log: &Ledger, _: Time, record: &Record) -> Verdict {
         ReasonKind::Cancelled => unless(decision.by == Decider::Cancel, fresh),
         _ => Err(fresh()),
     }
+}
+
+fn a_last_read_decides(log: &Ledger, _: Time, record: &Record) -> Verdict {
+    let Record::Overlooked { call, answer, mono } = *record else { return Ok(()) };
+    // A late grant would not have counted either.
+    let counts = answer != Answer::Acquired || mono <= log.call(call).deadline;
+    unless(!counts, || format!("call {call}: Indeterminate with {answer:?} in the socket"))
 }
 
 fn definite_means_answered(log: &Ledger, _: Time, record: &Record) -> Verdict {

@@ -88,6 +88,9 @@ pub(crate) enum Record {
     Read { client: u16, link: u32, owner: u64, answer: Answer, token: u64, key: u16, mono: u64 },
     /// The client has read a frame, or bytes that are none, after which the connection must end.
     Fatal { link: u32 },
+    /// It was decided that a call's outcome is unknown, by the client's own close of a connection in
+    /// whose socket its answer lay unread.
+    Overlooked { call: u32, answer: Answer, mono: u64 },
     /// It was decided how a call ends.
     Decide { call: u32, by: Decider, mono: u64 },
     /// A call returned.
