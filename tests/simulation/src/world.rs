@@ -414,7 +414,8 @@ impl World {
     fn arrive(&mut self, number: u32, down: bool) {
         let link = &mut self.links[number as usize];
         if down {
-            if !link.client_open {
+            // A socket that was reset takes nothing any more.
+            if !link.client_open || link.client_reset {
                 return;
             }
             if link.down.arrive(self.t) {
