@@ -1,5 +1,8 @@
 //! A blocking client for a lease-based lock service that never lies about an unknown outcome.
 
+#[cfg(canary)]
+#[doc(hidden)]
+pub mod canary;
 #[doc(hidden)]
 pub mod clock;
 #[doc(hidden)]

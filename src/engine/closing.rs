@@ -49,6 +49,8 @@ impl Engine {
 
     /// An [`Effect::Drain`] is done: the socket would block, or has ended, which was reported.
     pub fn drained(&mut self, conn: ConnId, now: Now) {
+        #[cfg(canary)]
+        assert!(!crate::canary!(nothing_panics) || self.index(conn).is_some(), "a seeded bug");
         let Some(at) = self.index(conn) else { return };
         self.conns[at].draining = false;
         if let Phase::Lingering { until } = self.conns[at].phase {
@@ -118,6 +120,12 @@ impl Engine {
         for (request, reason) in std::mem::take(&mut conn.due) {
             if self.requests.get(request).is_some_and(|request| request.is_on(id)) {
                 self.finish(request, AcquireOutcome::Indeterminate(reason));
+            }
+        }
+        #[cfg(canary)]
+        if crate::canary!(unsent_never_went_out) {
+            for request in self.requests.ids(|request| request.is_on(id)) {
+                self.finish(request, AcquireOutcome::NotSent(loss.reason));
             }
         }
         for request in self.requests.ids(|request| request.is_on(id)) {

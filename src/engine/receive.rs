@@ -110,10 +110,19 @@ impl Engine {
                 }
             }
             ServerFrame::TimedOut { owner, key } => match self.answers_acquire(at, owner, key) {
+                #[cfg(canary)]
+                Some(id) if crate::canary!(indeterminate_exactly) => {
+                    let reason = Reason::new(ReasonKind::Deadline);
+                    self.finish(id, AcquireOutcome::Indeterminate(reason));
+                }
                 Some(id) => self.finish(id, AcquireOutcome::TimedOut),
                 None => self.lose_at(at, ReasonKind::Mismatch, now),
             },
             ServerFrame::Busy { owner, key } => match self.answers_acquire(at, owner, key) {
+                #[cfg(canary)]
+                Some(id) if crate::canary!(definite_means_answered) => {
+                    self.finish(id, AcquireOutcome::TimedOut);
+                }
                 Some(id) => self.busy(id, now),
                 None => self.lose_at(at, ReasonKind::Mismatch, now),
             },
@@ -187,10 +196,20 @@ impl Engine {
         let too_short =
             remaining.is_zero() || (self.settings.enforce_budget && remaining < budget.duration());
         let late = now.mono > deadline;
+        #[cfg(canary)]
+        let late = late && !crate::canary!(acquired_was_read_and_taken_in_time);
+        #[cfg(canary)]
+        let proof = if crate::canary!(proven_lease_is_a_lower_bound) { now.boot } else { proof };
         if late || too_short || flight.abandoned {
             // DL-7, GR-4: never handed over; given back by its exact token.
             let kind =
                 if too_short && !late { ReasonKind::ShortLease } else { ReasonKind::LateGrant };
+            #[cfg(canary)]
+            if crate::canary!(refused_is_not_granted) {
+                self.finish(id, AcquireOutcome::TimedOut);
+            } else if crate::canary!(every_grant_has_one_end) {
+                return self.finish(id, AcquireOutcome::Indeterminate(Reason::new(kind)));
+            }
             self.finish(id, AcquireOutcome::Indeterminate(Reason::new(kind)));
             self.compensate(key, token, now);
             return;

@@ -77,6 +77,10 @@ impl Request {
         }
         // The deadline is `wait` whole seconds after the call, so this never exceeds `wait`
         // unless the clock went back, which a monotonic one does not.
+        #[cfg(canary)]
+        if crate::canary!(wire_wait_is_what_is_left) {
+            return Some(self.call.wait.seconds());
+        }
         let seconds = left.as_nanos().div_ceil(1_000_000_000);
         Some(u8::try_from(seconds).unwrap_or(u8::MAX).min(self.call.wait.seconds()))
     }

@@ -21,6 +21,11 @@ impl Rng {
     pub(super) fn jitter(&mut self, most: Duration) -> Duration {
         let half = most / 2;
         let span = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
+        #[cfg(canary)]
+        if crate::canary!(same_seed_same_log) {
+            use std::hash::{BuildHasher, RandomState};
+            return half + Duration::from_nanos(RandomState::new().hash_one(self.0) % span);
+        }
         half + Duration::from_nanos(self.next() % span)
     }
 }

@@ -93,6 +93,10 @@ impl Router {
         let step = least.saturating_mul(1 << entry.failures.min(16)).min(most);
         entry.failures = entry.failures.saturating_add(1);
         entry.retry_at = now + self.rng.jitter(step);
+        #[cfg(canary)]
+        if crate::canary!(everything_drains) && entry.failures > 2 {
+            entry.retry_at = Mono(u64::MAX);
+        }
         entry.auth = (reason.kind == ReasonKind::Auth).then_some(reason);
     }
 

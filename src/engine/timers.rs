@@ -17,6 +17,10 @@ impl Engine {
         let conns = self.conns.iter().filter_map(|conn| conn.timer(connect, idle));
         let acquires = self.timers.next(|id| requests.get(id).is_some());
         let lane = self.lane.deadlines.next(|id| releases.get(id).is_some());
+        #[cfg(canary)]
+        if crate::canary!(nothing_spins) {
+            return Some(Mono(0));
+        }
         conns.chain(acquires).chain(lane).chain(self.steer_at).min()
     }
 
@@ -59,6 +63,10 @@ impl Engine {
                 if flight.whole && now.mono < flight.end {
                     self.timers.push(flight.end, id);
                 } else if let Some(at) = self.index(flight.conn) {
+                    #[cfg(canary)]
+                    if crate::canary!(a_last_read_decides) {
+                        return self.lose(at, Loss::own(ReasonKind::SharedConnection), now);
+                    }
                     self.overdue(at, id, Reason::new(ReasonKind::Deadline));
                 }
             }

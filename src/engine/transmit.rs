@@ -54,6 +54,10 @@ impl Engine {
             } else if accepted > start || (place == 0 && begun) || frame.what == OutWhat::Handshake
             {
                 partial = Some((start.max(accepted), *frame));
+                #[cfg(canary)]
+                if crate::canary!(one_connection_contiguous) {
+                    partial = Some((start, *frame));
+                }
             } else {
                 self.unsend(at, frame.what, gate);
             }
@@ -156,6 +160,9 @@ impl Engine {
             };
             release.flight = Some(ReleaseFlight { conn, sent: now, owner });
             let (key, token) = (release.call.key, release.call.token);
+            #[cfg(canary)]
+            let token =
+                token + u64::from(crate::canary!(releases_are_legitimate) && token % 64 == 0);
             self.owners.expect(owner, Pending::Release(id));
             let parked = self.lane.keys.sent(&key, conn);
             self.unpark(parked);

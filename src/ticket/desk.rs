@@ -80,6 +80,10 @@ impl Desk {
 
     /// The next grant whose deadline has passed before somebody took it (DL-7).
     pub fn lapsed(&mut self, now: Mono) -> Option<Reclaim> {
+        #[cfg(canary)]
+        if crate::canary!(acquired_was_read_and_taken_in_time) {
+            return None;
+        }
         // One that is taken exactly at its deadline counts.
         while self.grants.peek().is_some_and(|next| next.deadline < now) {
             let slot = self.grants.pop()?.slot;

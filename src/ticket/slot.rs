@@ -362,6 +362,8 @@ impl Slot {
         let mut state = self.state.load(Ordering::Acquire);
         loop {
             let phase = state & PHASE;
+            #[cfg(canary)]
+            let now = if crate::canary!(one_return_in_time) { Mono(now.0 / 2) } else { now };
             if phase >= GRANTED || now < self.limit(phase) {
                 return false;
             }
@@ -451,6 +453,11 @@ impl Slot {
     fn gate(&self, now: Now) -> Take {
         let token = self.token.load(Ordering::Relaxed);
         let given_back = |kind| Take::GivenBack { token, reason: Reason::new(kind) };
+        #[cfg(canary)]
+        let now = match crate::canary!(acquired_was_read_and_taken_in_time) {
+            true => Now { mono: Mono(0), ..now },
+            false => now,
+        };
         if now.mono > self.call.deadline {
             return given_back(ReasonKind::LateGrant);
         }
