@@ -12,6 +12,7 @@ mod hosts;
 mod layout;
 mod native;
 #[path = "../common/place.rs"]
+#[allow(dead_code, reason = "shared with the Rust tests, which use the rest")]
 mod place;
 mod programs;
 mod scripted;

@@ -7,7 +7,7 @@ use crate::record::{Decider, Record};
 use crate::time::{SECOND, Time};
 use crate::world::{Event, World};
 use lockclient::clock::Mono;
-use lockclient::engine::{self, ConnId, Effect, Gate, RequestId};
+use lockclient::engine::{self, ConnId, Effect, RequestId};
 use lockclient::{Reason, ReasonKind};
 
 impl World {
@@ -32,7 +32,7 @@ impl World {
                 }
                 Effect::Unclaim { id } => {
                     let client = &mut self.clients[at];
-                    client.desk.unclaim(id);
+                    client.desk.retry(id);
                     if let Some(Some((_, call))) = client.ids.get(id.slot()) {
                         self.calls[*call as usize].end = 0;
                         client.told.push(*call);
