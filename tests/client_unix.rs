@@ -181,7 +181,7 @@ fn a_file_that_the_user_may_not_use_is_a_reason() {
     let set = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     };
-    set(place.directory(), 0o755);
+    set(place.path().parent().unwrap(), 0o755);
     set(&place.path(), 0o000);
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_file_that_the_user_may_not_use_is_a_reason", "--test-threads=1"])

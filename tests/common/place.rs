@@ -1,6 +1,6 @@
 //! A place in the file system for a server's socket.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory of the test's own, which goes with it. A socket's path has to be short, so it is
@@ -18,10 +18,6 @@ impl Place {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir(&directory).expect("a directory");
         Place { directory }
-    }
-
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// Where the socket is to be.

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// once, with bytes of the peer unread, could destroy the last answers on their way.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How long the answer to a failed authentication is held back from an address that fails often.
+const HOLD: Duration = Duration::from_secs(1);
+
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -108,6 +111,14 @@ impl Connection {
         }
     }
 
+    /// Holds the last answers back for a while, within the time that a handshake has.
+    pub(crate) fn hold(&mut self, now: Time) {
+        let until = now.after(HOLD);
+        let until = self.session.next_deadline().map_or(until, |end| end.min(until));
+        self.life = Life::Held { until };
+        self.unread = Vec::new();
+    }
+
     pub(crate) fn linger(&mut self, now: Time) {
         self.life = Life::Lingering { until: now.after(LINGER) };
     }
@@ -145,5 +156,28 @@ impl Connection {
     /// Whether the peer's time is up.
     pub(crate) fn is_overdue(&self, now: Time) -> bool {
         self.next_deadline().is_some_and(|deadline| deadline <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outputs::Outputs;
+    use super::*;
+    use crate::core::ConnectionId;
+    use socket2::{Domain, Type};
+
+    #[test]
+    fn an_answer_is_held_back_for_a_second_but_not_beyond_the_handshakes_end() {
+        let begun = Time::default().after_seconds(50);
+        for (failed_ms, told_ms) in [(0, 1000), (3000, 4000), (4000, 5000), (4700, 5000)] {
+            let (socket, _peer) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
+            let mut outputs = Outputs::default();
+            outputs.open(0);
+            let session = Session::new(ConnectionId(0), Some([7; 32]), begun, &mut outputs);
+            let mut connection = Connection::new(socket, Peer(None), session, 1, begun);
+            connection.hold(begun.after(Duration::from_millis(failed_ms)));
+            let told = begun.after(Duration::from_millis(told_ms));
+            assert_eq!(connection.next_deadline(), Some(told));
+        }
     }
 }

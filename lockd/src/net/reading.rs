@@ -6,10 +6,6 @@ use crate::core::ConnectionId;
 use crate::session::{Fault, Received};
 use lockclient::wire::Key;
 use std::io::{ErrorKind, Read};
-use std::time::Duration;
-
-/// How long the answer to a failed authentication is held back from an address that fails often.
-const HOLD: Duration = Duration::from_secs(1);
 
 impl EventLoop {
     /// Reads once from every connection that has something.
@@ -136,15 +132,11 @@ impl EventLoop {
         self.end(number, true, mark);
     }
 
-    /// The session is over, but its peer is told so only after a while, and within the time that
-    /// a handshake has.
+    /// The session is over, but its peer is told so only after a while.
     fn hold(&mut self, number: u32) {
         let Some(connection) = &mut self.connections[number as usize] else { return };
         self.stats.auth_slowed += 1;
-        let until = self.now.after(HOLD);
-        let until = connection.session.next_deadline().map_or(until, |end| end.min(until));
-        connection.life = Life::Held { until };
-        connection.unread = Vec::new();
+        connection.hold(self.now);
         self.schedule(number);
     }
 
