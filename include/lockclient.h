@@ -138,7 +138,8 @@ typedef struct {
     uint64_t owner;
     /**
      * What provably remained of the lease when the call returned, in milliseconds: at least 1. A
-     * lower bound, whatever the network did.
+     * lower bound, whatever the network did. Count it down with CLOCK_BOOTTIME, and take off
+     * another 0.1 % for the difference between two machines' clocks.
      */
     uint64_t remaining_ms;
     /**

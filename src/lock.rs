@@ -43,7 +43,8 @@ impl Lock {
         self.grant.owner
     }
 
-    /// What provably remains of the lease now: a lower bound, whatever the network did.
+    /// What provably remains of the lease now: a lower bound, whatever the network did. Ask again
+    /// rather than count an answer down: a clock that is 0.1 % slow would count too long by that.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.grant.remaining()

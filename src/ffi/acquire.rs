@@ -26,7 +26,8 @@ pub struct lockclient_grant {
     /// The request's correlation id: for logs, and nothing else.
     pub owner: u64,
     /// What provably remained of the lease when the call returned, in milliseconds: at least 1. A
-    /// lower bound, whatever the network did.
+    /// lower bound, whatever the network did. Count it down with CLOCK_BOOTTIME, and take off
+    /// another 0.1 % for the difference between two machines' clocks.
     pub remaining_ms: u64,
     /// Zero. For later versions.
     pub reserved: [u64; 5],
