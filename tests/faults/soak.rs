@@ -1,6 +1,6 @@
 //! Everything at once, for a while; then it heals, and nothing is left over.
 //!
-//! 10 s; `LOCKCLIENT_SOAK_SECONDS` says how long else, `LOCKCLIENT_SOAK_SEED` with which dice.
+//! 30 s; `LOCKCLIENT_SOAK_SECONDS` says how long else, `LOCKCLIENT_SOAK_SEED` with which dice.
 
 use crate::child::{self, say};
 use crate::common::{PATIENCE, eventually, ms, seconds};
@@ -216,7 +216,7 @@ pub(crate) fn soak(arguments: &[String]) {
 
 #[test]
 fn host_6_a_soak_in_a_bad_world_leaves_nothing_over() {
-    let time = number("LOCKCLIENT_SOAK_SECONDS", 10);
+    let time = number("LOCKCLIENT_SOAK_SECONDS", 30);
     let seed = number("LOCKCLIENT_SOAK_SEED", u64::from(std::process::id()));
     println!("seed {seed}");
     let child = child::start("soak", &[time.to_string(), seed.to_string()]);
