@@ -4,7 +4,7 @@ use crate::child::{self, hear, say};
 use crate::common::{ms, seconds, waiting};
 use crate::door::{Door, Flooded};
 use crate::fake_node::{FakeNode, Reaction, Request, Seen, serve};
-use crate::proxy::{Plan, Proxy, Way};
+use crate::proxy::{Course, Plan, Proxy, Way};
 use crate::support::{
     begin, endpoints, in_parallel, narrow, open, sleep_until, unknown, unsent, word,
 };
@@ -227,7 +227,11 @@ pub(crate) fn fill_socket(arguments: &[String]) {
 /// A child whose connection has just been stalled and that is about to fill it.
 fn full_socket(wait: u64) -> (FakeNode, Proxy, child::Process) {
     let node = FakeNode::start();
-    let proxy = Proxy::start_narrow(node.address(), |_| Plan::default());
+    // What one stalled connection left unsent must not get out over the next one.
+    let proxy = Proxy::start_narrow(node.address(), |link| Plan {
+        up: Course { stall: link > 0, ..Course::default() },
+        ..Plan::default()
+    });
     let shim = [("SHIM_FULL", "2048".to_owned())];
     let arguments = [wait.to_string(), proxy.endpoint()];
     let mut child = child::start_shimmed("fill_socket", &arguments, &shim);
