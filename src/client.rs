@@ -2,7 +2,7 @@
 
 use crate::clock::Mono;
 use crate::config::Config;
-use crate::engine::{AcquireCall, Class, ReleaseCall, ReleaseKind, ReleaseOutcome};
+use crate::engine::{AcquireCall, Class, RELEASE_TIME, ReleaseCall, ReleaseKind, ReleaseOutcome};
 use crate::error::Error;
 use crate::handle::Ticket;
 use crate::input::{Lease, Wait, WorkBudget};
@@ -21,9 +21,6 @@ use std::time::Duration;
 
 /// DL-2: the transport deadline of an acquire that waits for nothing.
 const TRY_TIME: Duration = Duration::from_secs(5);
-
-/// REL-1.
-const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// How much longer than its own end a blocked call waits for the background thread's word.
 const MARGIN: Duration = Duration::from_millis(50);

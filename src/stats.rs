@@ -1,6 +1,5 @@
 //! Counts of what a client did.
 
-use crate::engine::Counters;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Counts since the client was opened, and three readings of now (`*_now`).
@@ -58,7 +57,7 @@ impl Board {
         Board(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    pub(crate) fn publish(&self, counters: &Counters) {
+    pub(crate) fn publish(&self, counters: &Stats) {
         let words = [
             counters.acquired,
             counters.timed_out,

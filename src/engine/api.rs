@@ -1,5 +1,7 @@
 //! What goes into the engine and what comes out of it.
 
+pub use crate::stats::Stats as Counters;
+
 use crate::clock::{Boot, Mono};
 use crate::input::{Lease, Wait, WorkBudget};
 use crate::reason::Reason;
@@ -278,28 +280,4 @@ pub enum Event {
         /// Its token.
         token: u64,
     },
-}
-
-/// Counts since the client was opened, and three readings of now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs, reason = "the public Stats documents each")]
-pub struct Counters {
-    pub acquired: u64,
-    pub timed_out: u64,
-    pub busy: u64,
-    pub not_sent: u64,
-    pub cancelled: u64,
-    pub indeterminate: u64,
-    pub released: u64,
-    pub not_held: u64,
-    pub unconfirmed: u64,
-    pub compensations: u64,
-    pub compensations_dropped: u64,
-    pub late_grants: u64,
-    pub connects: u64,
-    pub connects_failed: u64,
-    pub connections_closed: u64,
-    pub queued_now: u64,
-    pub in_flight_now: u64,
-    pub connections_now: u64,
 }

@@ -24,6 +24,7 @@ mod timers;
 mod transmit;
 
 pub use api::*;
+pub use releases::RELEASE_TIME;
 
 use crate::clock::{Mono, Now};
 use crate::reason::{Reason, ReasonKind};

@@ -11,7 +11,7 @@ use crate::wire::Key;
 use std::time::Duration;
 
 /// REL-1: what a release has from its call, or from being enqueued.
-pub(super) const RELEASE_TIME: Duration = Duration::from_secs(5);
+pub const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Takes a release. `None`: the lane is full (compensations alone), or the client has ended;
