@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod program;
+pub(crate) mod shim;
 
 use lockclient::wire::{ClientFrame, Decoder, FromServer, ServerFrame};
 use lockd::{Config, Server, Stats};
