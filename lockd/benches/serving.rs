@@ -93,7 +93,10 @@ impl Client {
     }
 
     fn send(&mut self) {
-        self.stream.write_all(&self.request).expect("send");
+        let mut bytes = &self.request[..];
+        while !bytes.is_empty() {
+            bytes = &bytes[self.stream.write(bytes).expect("send")..];
+        }
         self.request.clear();
     }
 
