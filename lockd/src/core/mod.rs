@@ -161,6 +161,11 @@ impl Core {
         self.refusals
     }
 
+    /// How many acquires of a connection wait.
+    pub fn waiters_of(&self, connection: ConnectionId) -> usize {
+        self.waiters.of_connection(connection.0)
+    }
+
     /// When [`Core::advance`] has something to do.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.lease_ends.next(), self.wait_ends.next(), self.inactive_until];
