@@ -70,14 +70,14 @@ impl Client {
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool, Error> {
         let limit = sys::mono() + timeout;
         self.enter_blocking()?;
-        let reply = SyncArc::new(Reply::new());
+        let reply = SyncArc::new(Reply::new(self.shared().condvars.make()));
         let command = Command::WaitReady(reply.clone());
         match self.shared().commands.push(command, timeout.min(PATIENTLY)) {
             Ok(()) => {}
             Err(Refused::Stuck) => return Ok(false),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        match reply.wait(limit, sys::mono) {
+        match reply.wait(limit) {
             Some(true) => Ok(true),
             Some(false) => Err(self.refusal(Refused::Closed)),
             None => Ok(false),
@@ -151,7 +151,7 @@ impl Client {
         // already there is nothing to ask for.
         let _ = shared.commands.shut(start + timeout.saturating_sub(MARGIN.min(timeout / 10)));
         let limit = deadline + MARGIN;
-        let end = shared.end.wait(limit, sys::mono);
+        let end = shared.end.wait(limit);
         let logged = shared.log.as_ref().is_none_or(|log| log.close(limit));
         if end.is_some() && logged {
             let threads =
@@ -319,7 +319,7 @@ impl Client {
         let enforce = self.inner.enforce_budget;
         let patience = call.deadline.since(sys::mono());
         let pooled = shared.slots.take(|slot| slot.renew(call.clone(), enforce));
-        let slot = pooled.unwrap_or_else(|| SyncArc::new(Slot::new(call, enforce)));
+        let slot = pooled.unwrap_or_else(|| SyncArc::new(Slot::grouped(call, enforce, shared.condvars.make())));
         match shared.commands.acquire(slot.clone(), patience) {
             Ok(()) => {}
             // It may be in the queue, of a thread that cannot be woken.
@@ -344,13 +344,13 @@ impl Client {
         let start = sys::mono();
         self.enter()?;
         let call = self.call(start, Key::new(key)?, options, false)?;
-        let enforce = self.inner.enforce_budget;
+        let (enforce, changed) = (self.inner.enforce_budget, self.shared().condvars.make());
         let slot = SyncArc::new(match tag {
             Some(tag) => {
                 let completions = self.shared().completions.clone();
-                Slot::hooked(call, enforce, Hook { completions, tag })
+                Slot::hooked(call, enforce, changed, Hook { completions, tag })
             }
-            None => Slot::new(call, enforce),
+            None => Slot::grouped(call, enforce, changed),
         });
         Ok(Ticket::new(self.clone(), slot))
     }
@@ -468,14 +468,14 @@ impl Client {
         let limit = call.deadline + MARGIN;
         let shared = self.shared();
         let pooled = shared.replies.take(Reply::renew);
-        let reply = pooled.unwrap_or_else(|| SyncArc::new(Reply::new()));
+        let reply = pooled.unwrap_or_else(|| SyncArc::new(Reply::new(self.shared().condvars.make())));
         let command = Command::Release(call, Audience::Caller(reply.clone()));
         match shared.commands.push(command, PATIENTLY) {
             // A thread that cannot be woken may be awake, and send it.
             Ok(()) | Err(Refused::Unreachable) => {}
             Err(refused) => return Err(self.refusal(refused)),
         }
-        let outcome = reply.wait(limit, sys::mono);
+        let outcome = reply.wait(limit);
         shared.replies.put(reply);
         let unconfirmed = |reason| Ok(Released::Unconfirmed(shared.failure(reason)));
         match outcome {

@@ -73,9 +73,12 @@ pub(crate) enum Audience {
     Nobody,
     /// The count of started releases.
     Count,
-    /// A blocked caller. Nothing: the thread has ended.
-    Caller(Arc<Reply<Option<ReleaseOutcome>>>),
+    /// A blocked caller.
+    Caller(Arc<Answer>),
 }
+
+/// What the caller of a release waits for. Nothing: the thread has ended.
+pub(crate) type Answer = Reply<Option<ReleaseOutcome>>;
 
 /// Why something was not taken. Nothing of it will be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The background thread: readiness in, bytes out, and the engine's effects.
 
-use super::commands::{Audience, Command};
+use super::commands::{Answer, Audience, Command};
 use super::dial::{Dial, Dialer};
 use super::shared::Shared;
 use super::socket::{Progress, Socket};
@@ -33,6 +33,9 @@ const READS: usize = 8;
 /// Reads of one connection when it must be read to its end before something is decided.
 const DRAIN_READS: usize = 256;
 
+/// Turns without a sleep after which descriptors are looked at again.
+const TURNS: u32 = 16;
+
 /// The longest sleep: a thread whose descriptors were closed behind its back is not told.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
@@ -53,8 +56,13 @@ pub(super) struct Driver {
     /// The poll's, as far as it can be told (HOST-3).
     identity: Identity,
     receiver: WakeReceiver,
-    /// How often the thread has slept.
-    sleep: u64,
+    /// A descriptor that was found to be ours in this period is taken to be so to its end
+    /// (HOST-3). A sleep ends it, and so do some turns without one.
+    period: u64,
+    /// Turns since the period began.
+    turns: u32,
+    /// The last period in which any descriptor was looked at.
+    looked: u64,
     links: HashMap<ConnId, Link>,
     dialer: Dialer,
     /// Connections that may have more to read.
@@ -67,6 +75,8 @@ pub(super) struct Driver {
     admitting: Option<SyncArc<Slot>>,
     asking: Option<Audience>,
     audiences: HashMap<ReleaseId, Audience>,
+    /// Ends of releases that their callers are still to be told.
+    answers: Vec<(SyncArc<Answer>, Option<ReleaseOutcome>)>,
     hopefuls: Vec<SyncArc<Reply<bool>>>,
     buffer: Box<[u8]>,
     closing: Option<Closing>,
@@ -96,7 +106,9 @@ impl Driver {
             poll,
             identity,
             receiver,
-            sleep: 0,
+            period: 1,
+            turns: 0,
+            looked: 0,
             links: HashMap::new(),
             dialer: Dialer::new(&shared.endpoints),
             readable: VecDeque::new(),
@@ -105,6 +117,7 @@ impl Driver {
             admitting: None,
             asking: None,
             audiences: HashMap::new(),
+            answers: Vec::new(),
             hopefuls: Vec::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
             closing: None,
@@ -118,20 +131,25 @@ impl Driver {
         loop {
             let sleep = self.sleep_time();
             // An epoll of the host's in the place of ours looks like ours; a socket does not.
-            if !self.receiver.is_ours() {
-                return Err(sys::gone());
-            }
+            self.look()?;
             match self.poll.poll(&mut events, sleep) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
+            self.turns += 1;
             if sleep != Some(Duration::ZERO) {
-                self.sleep += 1;
                 self.shared.commands.woken();
-                // The poll's own number tells less: all polls look alike.
-                if !self.receiver.is_ours() || self.shared.commands.is_broken() {
+                if self.shared.commands.is_broken() {
                     return Err(sys::gone());
                 }
+                self.period += 1;
+                self.turns = 0;
+            } else if self.turns == TURNS {
+                self.period += 1;
+                self.turns = 0;
+            }
+            if events.is_empty() {
+                self.look()?;
             }
             for event in &events {
                 if event.token() == WAKE {
@@ -151,6 +169,20 @@ impl Driver {
                 return Ok(end);
             }
         }
+    }
+
+    /// Looks whether our descriptors are still ours, unless one was looked at in this period.
+    fn look(&mut self) -> io::Result<()> {
+        if self.looked == self.period {
+            return Ok(());
+        }
+        self.looked = self.period;
+        if self.receiver.is_ours() { Ok(()) } else { Err(sys::gone()) }
+    }
+
+    /// A socket was used, which had itself looked at. After an error nothing is taken for granted.
+    fn used<T>(&mut self, result: &io::Result<T>) {
+        self.looked = if result.is_ok() { self.period } else { 0 };
     }
 
     /// How long the poll may wait.
@@ -214,7 +246,8 @@ impl Driver {
         for _ in 0..reads {
             let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return false };
             let ending = socket.ending;
-            let result = socket.receive(&mut self.buffer, self.sleep);
+            let result = socket.receive(&mut self.buffer, self.period);
+            self.used(&result);
             let now = sys::now();
             match result {
                 Ok(None) => return false,
@@ -324,9 +357,10 @@ impl Driver {
             let now = sys::now();
             let Some((conn, bytes)) = self.engine.poll_transmit(now, &mut self.desk) else { break };
             let result = match self.links.get_mut(&conn) {
-                Some(Link::Open(socket)) => socket.send(bytes, self.sleep),
+                Some(Link::Open(socket)) => socket.send(bytes, self.period),
                 _ => Err(sys::gone()),
             };
+            self.used(&result);
             let result = match result {
                 Ok(accepted) => SendResult::Accepted(accepted),
                 Err(error) => SendResult::Failed(broken(&error)),
@@ -356,7 +390,7 @@ impl Driver {
                 },
                 Effect::HalfClose { conn } => {
                     if let Some(Link::Open(socket)) = self.links.get_mut(&conn) {
-                        socket.half_close(self.sleep);
+                        socket.half_close(self.period);
                     }
                 }
                 Effect::Drain { conn } => self.drains.push_back(conn),
@@ -387,9 +421,7 @@ impl Driver {
                 self.shared.started.fetch_sub(1, Ordering::Relaxed);
             }
             Audience::Caller(reply) => {
-                // Whoever was told finds itself counted.
-                self.publish();
-                reply.give(outcome);
+                self.answers.push((reply, outcome));
             }
         }
     }
@@ -397,6 +429,9 @@ impl Driver {
     /// Tells callers what has become of their requests, after the counts.
     fn tell(&mut self) {
         self.publish();
+        for (reply, outcome) in self.answers.drain(..) {
+            self.desk.reply(&reply, outcome);
+        }
         self.desk.tell();
         if !self.hopefuls.is_empty() {
             let ready = self.engine.is_ready();
@@ -448,7 +483,7 @@ impl Driver {
         let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
         while let Some(address) = dial.next() {
             let token = Token(conn.0 as usize);
-            match Socket::connect(&address, self.poll.registry(), token, self.sleep) {
+            match Socket::connect(&address, self.poll.registry(), token, self.period) {
                 Ok(socket) => {
                     dial.attempt = Some((address, socket));
                     return;
@@ -465,7 +500,7 @@ impl Driver {
     fn progress(&mut self, conn: ConnId) {
         let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
         let Some((address, mut socket)) = dial.attempt.take() else { return };
-        match socket.progress(self.sleep) {
+        match socket.progress(self.period) {
             Progress::Waiting => dial.attempt = Some((address, socket)),
             Progress::Failed(error) => {
                 dial.error = error;
@@ -543,6 +578,9 @@ impl Driver {
         let audiences = std::mem::take(&mut self.audiences).into_values();
         for audience in audiences.chain(self.asking.take()) {
             self.inform(audience, None);
+        }
+        for (reply, outcome) in self.answers.drain(..) {
+            reply.give(outcome);
         }
         for reply in self.hopefuls.drain(..) {
             reply.give(false);

@@ -22,7 +22,7 @@ use crate::outcome::Shutdown;
 use crate::quiet::{self, Quiet};
 use crate::stats::Board;
 use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex};
-use crate::ticket::{Completions, Pool, Reply};
+use crate::ticket::{Completions, Condvar, Condvars, Pool, Reply};
 use commands::Commands;
 use driver::Driver;
 use std::io;
@@ -46,8 +46,9 @@ pub(crate) fn start(config: &Config) -> io::Result<Arc<Shared>> {
         last_error: AtomicU64::new(0),
         started: AtomicUsize::new(0),
         lost: AtomicU64::new(0),
-        end: Reply::new(),
+        end: Reply::new(Condvar::new()),
         log: config.log.as_ref().map(|_| Arc::new(Log::new())),
+        condvars: Condvars::new(),
         slots: Pool::new(),
         replies: Pool::new(),
         completions: SyncArc::new(Completions::new()),

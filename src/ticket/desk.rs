@@ -1,5 +1,7 @@
 //! The background thread's table: which slot a request id means, and which grants lie untaken.
 
+use super::condvar::Wakes;
+use super::reply::Reply;
 use super::slot::Slot;
 use crate::clock::Mono;
 use crate::engine::{AcquireOutcome, Gate, RequestId};
@@ -32,6 +34,7 @@ pub struct Desk {
     kept: usize,
     /// Slots whose waiters are to be told.
     told: Vec<Arc<Slot>>,
+    wakes: Wakes,
 }
 
 impl Desk {
@@ -112,11 +115,19 @@ impl Desk {
         self.grants.peek().map(|next| next.deadline + Duration::from_nanos(1))
     }
 
+    /// Answers a question, but for the caller's wake, which comes with the next [`Desk::tell`].
+    pub(crate) fn reply<T: Copy>(&mut self, reply: &Reply<T>, value: T) {
+        if let Some(given) = reply.set(value) {
+            self.wakes.add(given);
+        }
+    }
+
     /// Tells everybody whose acquire has ended since the last call. Takes no lock of the desk's.
     pub fn tell(&mut self) {
         for slot in self.told.drain(..) {
-            Slot::announce(&slot);
+            Slot::gather(&slot, &mut self.wakes);
         }
+        self.wakes.notify();
     }
 
     /// The background thread ends: so does everything that is still here.

@@ -3,6 +3,7 @@
 //! that a simulation can use all of it as it is.
 
 mod completions;
+mod condvar;
 mod desk;
 #[cfg(all(loom, test))]
 mod models;
@@ -13,6 +14,7 @@ mod slot;
 mod tests;
 
 pub(crate) use completions::Completions;
+pub(crate) use condvar::{Condvar, Condvars};
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
 pub(crate) use reply::Reply;

@@ -204,7 +204,7 @@ fn a_completed_ticket_comes_or_is_gone() {
     loom::model(|| {
         let completions = Arc::new(Completions::new());
         let hook = Hook { completions: completions.clone(), tag: 9 };
-        let slot = Arc::new(Slot::hooked(call(), false, hook));
+        let slot = Arc::new(Slot::hooked(call(), false, Condvar::new(), hook));
         let (second, third) = (slot.clone(), slot.clone());
         let decider = thread::spawn(move || {
             assert!(second.decide(AcquireOutcome::Busy));

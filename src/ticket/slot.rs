@@ -7,11 +7,12 @@
 //! background thread before its move and read after it has been seen, hence never torn.
 
 use super::completions::Completions;
+use super::condvar::{Condvar, Wakes};
 use crate::clock::{Boot, Mono, Now};
 use crate::engine::{AcquireCall, AcquireOutcome, Grant, RequestId};
 use crate::io::sys::EventFd;
 use crate::reason::{Reason, ReasonKind};
-use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -35,7 +36,7 @@ const READING_TIME: Duration = Duration::from_millis(50);
 const LEAST_REMAINDER: Duration = Duration::from_millis(1);
 
 const PHASE: u32 = 0xff;
-/// Somebody sleeps on the condition variable.
+/// Somebody sleeps on the condition variable, or is about to.
 const WAITING: u32 = 0x100;
 /// There is a descriptor or a completion queue to tell.
 const HOOKED: u32 = 0x200;
@@ -163,6 +164,11 @@ const NO_ID: u64 = u64::MAX;
 impl Slot {
     /// A slot for one acquire.
     pub fn new(call: AcquireCall, enforce_budget: bool) -> Slot {
+        Slot::grouped(call, enforce_budget, Condvar::new())
+    }
+
+    /// The same, with a condition variable that may belong to a group.
+    pub(crate) fn grouped(call: AcquireCall, enforce_budget: bool, changed: Condvar) -> Slot {
         Slot {
             state: AtomicU32::new(UNSENT),
             id: AtomicU64::new(NO_ID),
@@ -178,16 +184,16 @@ impl Slot {
             hook: None,
             listing: AtomicU32::new(0),
             event: Mutex::new(None),
-            changed: Condvar::new(),
+            changed,
         }
     }
 
     /// The same, with somebody else to tell.
-    pub(crate) fn hooked(call: AcquireCall, enforce_budget: bool, hook: Hook) -> Slot {
+    pub(crate) fn hooked(call: AcquireCall, enforce: bool, changed: Condvar, hook: Hook) -> Slot {
         Slot {
             state: AtomicU32::new(UNSENT | HOOKED),
             hook: Some(hook),
-            ..Slot::new(call, enforce_budget)
+            ..Slot::grouped(call, enforce, changed)
         }
     }
 
@@ -398,17 +404,15 @@ impl Slot {
     /// Blocks until there is a result. True: the caller's own time limit made one, and the engine
     /// is to be told.
     pub(crate) fn wait(&self, clock: impl Fn() -> Mono) -> bool {
-        if self.is_decided() {
-            return false;
-        }
-        let mut event = self.event.lock();
         let mut patient = true;
+        let mut patience = Mono(0);
         loop {
+            let epoch = self.changed.epoch();
             let state = self.state.load(Ordering::Acquire);
             if state & PHASE >= GRANTED {
                 return false;
             }
-            // Whoever decides after this sees the flag and takes the lock before it notifies.
+            // Whoever decides after this sees the flag, and ends the epoch.
             let flagged = state | WAITING;
             if state != flagged
                 && self
@@ -418,15 +422,15 @@ impl Slot {
             {
                 continue;
             }
-            let now = clock();
             let limit = self.limit(state & PHASE);
-            if now < limit {
-                self.changed.wait_for(&mut event, limit.since(now));
-            } else if patient && now.since(limit) >= STOOD_STILL {
+            if !self.changed.wait_until(epoch, limit.max(patience)) || self.is_decided() {
+                continue;
+            }
+            let now = clock();
+            if patient && now.since(limit) >= STOOD_STILL {
                 patient = false;
-                self.changed.wait_for(&mut event, READING_TIME);
+                patience = now + READING_TIME;
             } else if self.expire(now) {
-                drop(event);
                 self.wake();
                 return true;
             }
@@ -497,12 +501,14 @@ impl Slot {
 
     /// Tells whoever waits that the word has changed. Without any lock held.
     pub fn wake(&self) {
-        let state = self.state.load(Ordering::Acquire);
-        if state & WAITING != 0 {
-            // A caller that has set the flag and does not sleep yet still holds the lock.
-            drop(self.event.lock());
-            self.changed.notify_all();
+        if let Some(changed) = self.tell() {
+            changed.notify_all();
         }
+    }
+
+    /// As [`Slot::wake`], but for the condition variable, if anybody sleeps on it.
+    fn tell(&self) -> Option<&Condvar> {
+        let state = self.state.load(Ordering::Acquire);
         if state & HOOKED != 0
             && state & PHASE >= GRANTED
             && let Some(event) = self.event.lock().as_ref()
@@ -510,16 +516,31 @@ impl Slot {
         {
             event.signal();
         }
+        (state & WAITING != 0).then_some(&self.changed)
     }
 
     /// Wakes its waiters and, if it has a result, hands it to its completion queue.
     pub fn announce(slot: &Arc<Slot>) {
-        slot.wake();
+        if let Some(changed) = Slot::publish(slot) {
+            changed.notify_all();
+        }
+    }
+
+    /// [`Slot::announce`] for one of many: who sleeps is woken with all of `wakes`.
+    pub(super) fn gather(slot: &Arc<Slot>, wakes: &mut Wakes) {
+        if let Some(changed) = Slot::publish(slot) {
+            wakes.add(changed);
+        }
+    }
+
+    fn publish(slot: &Arc<Slot>) -> Option<&Condvar> {
+        let sleeper = slot.tell();
         if let Some(hook) = &slot.hook
             && slot.is_decided()
         {
             hook.completions.add(slot);
         }
+        sleeper
     }
 
     fn has_untaken_result(&self) -> bool {
