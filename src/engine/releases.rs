@@ -150,10 +150,10 @@ impl Engine {
     pub(super) fn unsend_release(&mut self, at: usize, id: Id) {
         let Some(release) = self.lane.releases.get_mut(id) else { return };
         let Some(flight) = release.flight.take() else { return };
-        let key = release.call.key;
+        let mark = release.mark;
         self.owners.forget(flight.owner);
         self.conns[at].releases -= 1;
-        self.lane.keys.unsent(&key);
+        self.lane.keys.unsent(mark);
         self.lane.restore(id);
     }
 

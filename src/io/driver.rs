@@ -1,20 +1,22 @@
 //! The background thread: readiness in, bytes out, and the engine's effects.
 
+use super::audiences::Audiences;
 use super::commands::{Answer, Audience, Command};
 use super::dial::{Dial, Dialer};
+use super::links::{Link, Links};
 use super::shared::Shared;
 use super::socket::{Progress, Socket};
 use super::sys::{self, Identity};
 use super::waker::WakeReceiver;
-use crate::clock::Mono;
-use crate::engine::{ConnId, Effect, Engine, ReleaseId, ReleaseOutcome, SendResult, Settings};
+use crate::clock::{Mono, Now};
+use crate::engine::{ConnId, Effect, Engine, ReleaseOutcome, SendResult, Settings};
 use crate::outcome::Shutdown;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::{Arc as SyncArc, Ordering};
 use crate::ticket::{Desk, Reclaim, Reply, Slot};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -39,13 +41,6 @@ const TURNS: u32 = 16;
 /// The longest sleep: a thread whose descriptors were closed behind its back is not told.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// A connection, from its dial to its close.
-#[derive(Debug)]
-enum Link {
-    Dialing(Dial),
-    Open(Socket),
-}
-
 /// The thread's own.
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -63,7 +58,7 @@ pub(super) struct Driver {
     turns: u32,
     /// The last period in which any descriptor was looked at.
     looked: u64,
-    links: HashMap<ConnId, Link>,
+    links: Links,
     dialer: Dialer,
     /// Connections that may have more to read.
     readable: VecDeque<ConnId>,
@@ -74,7 +69,7 @@ pub(super) struct Driver {
     /// What is just being given to the engine: if that panics, somebody still waits for it.
     admitting: Option<SyncArc<Slot>>,
     asking: Option<Audience>,
-    audiences: HashMap<ReleaseId, Audience>,
+    audiences: Audiences,
     /// Ends of releases that their callers are still to be told.
     answers: Vec<(SyncArc<Answer>, Option<ReleaseOutcome>)>,
     hopefuls: Vec<SyncArc<Reply<bool>>>,
@@ -109,14 +104,14 @@ impl Driver {
             period: 1,
             turns: 0,
             looked: 0,
-            links: HashMap::new(),
+            links: Links::default(),
             dialer: Dialer::new(&shared.endpoints),
             readable: VecDeque::new(),
             drains: VecDeque::new(),
             batch: VecDeque::new(),
             admitting: None,
             asking: None,
-            audiences: HashMap::new(),
+            audiences: Audiences::default(),
             answers: Vec::new(),
             hopefuls: Vec::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
@@ -161,10 +156,13 @@ impl Driver {
             events.clear();
             self.read();
             self.tell();
-            self.obey();
-            self.time();
+            let now = sys::now();
+            self.obey(now);
+            self.time(now);
             self.transmit();
-            self.tell();
+            if !self.tell() {
+                self.publish();
+            }
             if let Some(end) = self.end() {
                 return Ok(end);
             }
@@ -207,11 +205,11 @@ impl Driver {
     /// A connection's socket has become ready for something.
     fn ready(&mut self, event: &Event) {
         let conn = ConnId(event.token().0 as u64);
-        if matches!(self.links.get(&conn), Some(Link::Dialing(_))) {
+        if matches!(self.links.get(conn), Some(Link::Dialing(_))) {
             self.progress(conn);
             self.effects();
         }
-        let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return };
+        let Some(socket) = self.links.open(conn) else { return };
         socket.ending |= event.is_read_closed() || event.is_error();
         if event.is_writable() {
             self.engine.writable(conn);
@@ -244,7 +242,7 @@ impl Driver {
     /// Reads a connection at most so often. Whether there may be more.
     fn feed(&mut self, conn: ConnId, reads: usize) -> bool {
         for _ in 0..reads {
-            let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return false };
+            let Some(socket) = self.links.open(conn) else { return false };
             let ending = socket.ending;
             let result = socket.receive(&mut self.buffer, self.period);
             self.used(&result);
@@ -270,9 +268,8 @@ impl Driver {
     }
 
     /// Does what callers have asked for.
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Now) {
         self.shared.commands.take(&mut self.batch, self.engine.queued());
-        let now = sys::now();
         while let Some(command) = self.batch.pop_front() {
             match command {
                 Command::Acquire(slot) => {
@@ -334,8 +331,7 @@ impl Driver {
     }
 
     /// Does what is due by itself.
-    fn time(&mut self) {
-        let now = sys::now();
+    fn time(&mut self, now: Now) {
         while let Some(reclaim) = self.desk.lapsed(now.mono) {
             self.engine.reclaim(reclaim.key, reclaim.token, now);
         }
@@ -352,14 +348,12 @@ impl Driver {
 
     /// Sends what there is to send. The only place that does.
     fn transmit(&mut self) {
-        loop {
+        while self.engine.may_transmit() {
             // DL-3, GR-2: waits are computed, and leases measured, from just before the send.
             let now = sys::now();
             let Some((conn, bytes)) = self.engine.poll_transmit(now, &mut self.desk) else { break };
-            let result = match self.links.get_mut(&conn) {
-                Some(Link::Open(socket)) => socket.send(bytes, self.period),
-                _ => Err(sys::gone()),
-            };
+            let socket = self.links.open(conn).ok_or_else(sys::gone);
+            let result = socket.and_then(|socket| socket.send(bytes, self.period));
             self.used(&result);
             let result = match result {
                 Ok(accepted) => SendResult::Accepted(accepted),
@@ -378,7 +372,7 @@ impl Driver {
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
                 Effect::Dial { conn, endpoint } => self.dial(conn, endpoint),
-                Effect::Close { conn } => match self.links.remove(&conn) {
+                Effect::Close { conn } => match self.links.remove(conn) {
                     Some(Link::Open(socket)) => socket.close(self.poll.registry()),
                     Some(Link::Dialing(dial)) => {
                         self.dialer.given_up(conn, &dial);
@@ -389,7 +383,7 @@ impl Driver {
                     None => {}
                 },
                 Effect::HalfClose { conn } => {
-                    if let Some(Link::Open(socket)) = self.links.get_mut(&conn) {
+                    if let Some(socket) = self.links.open(conn) {
                         socket.half_close(self.period);
                     }
                 }
@@ -400,7 +394,7 @@ impl Driver {
                     }
                 }
                 Effect::Release { id, outcome } => {
-                    if let Some(audience) = self.audiences.remove(&id) {
+                    if let Some(audience) = self.audiences.remove(id) {
                         self.inform(audience, Some(outcome));
                     }
                 }
@@ -426,8 +420,11 @@ impl Driver {
         }
     }
 
-    /// Tells callers what has become of their requests, after the counts.
-    fn tell(&mut self) {
+    /// Tells callers what has become of their requests, after the counts. Whether there were any.
+    fn tell(&mut self) -> bool {
+        if self.answers.is_empty() && !self.desk.has_news() && self.hopefuls.is_empty() {
+            return false;
+        }
         self.publish();
         for (reply, outcome) in self.answers.drain(..) {
             self.desk.reply(&reply, outcome);
@@ -443,6 +440,7 @@ impl Driver {
                 !ready && SyncArc::strong_count(reply) > 1
             });
         }
+        true
     }
 
     fn publish(&self) {
@@ -468,7 +466,7 @@ impl Driver {
         for conn in self.dialer.resolved(endpoint) {
             match &result {
                 Ok(addresses) => {
-                    if let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) {
+                    if let Some(Link::Dialing(dial)) = self.links.get_mut(conn) {
                         self.dialer.supply(dial, addresses);
                         self.attempt(conn);
                     }
@@ -480,7 +478,7 @@ impl Driver {
 
     /// Tries a dial's next address, and the next, until one is under way.
     fn attempt(&mut self, conn: ConnId) {
-        let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
+        let Some(Link::Dialing(dial)) = self.links.get_mut(conn) else { return };
         while let Some(address) = dial.next() {
             let token = Token(conn.0 as usize);
             match Socket::connect(&address, self.poll.registry(), token, self.period) {
@@ -498,7 +496,7 @@ impl Driver {
 
     /// Something has happened to a socket that is connecting.
     fn progress(&mut self, conn: ConnId) {
-        let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
+        let Some(Link::Dialing(dial)) = self.links.get_mut(conn) else { return };
         let Some((address, mut socket)) = dial.attempt.take() else { return };
         match socket.progress(self.period) {
             Progress::Waiting => dial.attempt = Some((address, socket)),
@@ -523,7 +521,7 @@ impl Driver {
     }
 
     fn fail_dial(&mut self, conn: ConnId, endpoint: u16, kind: ReasonKind, error: &io::Error) {
-        self.links.remove(&conn);
+        self.links.remove(conn);
         let reason = Reason::new(kind).at(endpoint).with_os_error(error.raw_os_error());
         self.engine.dialed(conn, Err(reason), sys::now());
     }
@@ -575,7 +573,7 @@ impl Driver {
             }
         }
         self.desk.abandon();
-        let audiences = std::mem::take(&mut self.audiences).into_values();
+        let audiences = self.audiences.take_all();
         for audience in audiences.chain(self.asking.take()) {
             self.inform(audience, None);
         }
@@ -585,7 +583,7 @@ impl Driver {
         for reply in self.hopefuls.drain(..) {
             reply.give(false);
         }
-        for (_, link) in self.links.drain() {
+        for link in self.links.drain() {
             match link {
                 Link::Open(socket) => socket.close(self.poll.registry()),
                 Link::Dialing(Dial { attempt: Some((_, socket)), .. }) => {

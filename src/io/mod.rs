@@ -1,8 +1,10 @@
 //! The background thread and what it owns: every socket of a client, and nothing of any other.
 
+mod audiences;
 mod commands;
 mod dial;
 mod driver;
+mod links;
 #[cfg(all(loom, test))]
 mod models;
 mod shared;
