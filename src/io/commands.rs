@@ -227,6 +227,11 @@ impl Commands {
         idle
     }
 
+    /// The thread: whether something waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.inner.lock().waiting.is_empty()
+    }
+
     /// How many commands wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {

@@ -4,6 +4,7 @@ use super::audiences::Audiences;
 use super::commands::{Answer, Audience, Command};
 use super::dial::{Dial, Dialer};
 use super::links::{Link, Links};
+use super::pause::Pause;
 use super::shared::Shared;
 use super::socket::{Progress, Socket};
 use super::sys::{self, Identity};
@@ -74,6 +75,7 @@ pub(super) struct Driver {
     answers: Vec<(SyncArc<Answer>, Option<ReleaseOutcome>)>,
     hopefuls: Vec<SyncArc<Reply<bool>>>,
     buffer: Box<[u8]>,
+    pause: Pause,
     closing: Option<Closing>,
 }
 
@@ -115,6 +117,7 @@ impl Driver {
             answers: Vec::new(),
             hopefuls: Vec::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
+            pause: Pause::default(),
             closing: None,
             shared,
         })
@@ -124,36 +127,9 @@ impl Driver {
     pub(super) fn run(&mut self) -> io::Result<Shutdown> {
         let mut events = Events::with_capacity(256);
         loop {
-            let sleep = self.sleep_time();
-            // An epoll of the host's in the place of ours looks like ours; a socket does not.
-            self.look()?;
-            match self.poll.poll(&mut events, sleep) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-                _ => {}
+            if !self.pause.is_worth_it(&self.shared.commands) {
+                self.poll(&mut events)?;
             }
-            self.turns += 1;
-            if sleep != Some(Duration::ZERO) {
-                self.shared.commands.woken();
-                if self.shared.commands.is_broken() {
-                    return Err(sys::gone());
-                }
-                self.period += 1;
-                self.turns = 0;
-            } else if self.turns == TURNS {
-                self.period += 1;
-                self.turns = 0;
-            }
-            if events.is_empty() {
-                self.look()?;
-            }
-            for event in &events {
-                if event.token() == WAKE {
-                    self.receiver.clear()?;
-                } else {
-                    self.ready(event);
-                }
-            }
-            events.clear();
             self.read();
             self.tell();
             let now = sys::now();
@@ -167,6 +143,41 @@ impl Driver {
                 return Ok(end);
             }
         }
+    }
+
+    /// Sleeps until something is ready or due, and marks what is ready.
+    fn poll(&mut self, events: &mut Events) -> io::Result<()> {
+        let sleep = self.sleep_time();
+        // An epoll of the host's in the place of ours looks like ours; a socket does not.
+        self.look()?;
+        match self.poll.poll(events, sleep) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        self.turns += 1;
+        if sleep != Some(Duration::ZERO) {
+            self.shared.commands.woken();
+            if self.shared.commands.is_broken() {
+                return Err(sys::gone());
+            }
+            self.turns = TURNS;
+        }
+        if self.turns == TURNS {
+            self.turns = 0;
+            self.period += 1;
+        }
+        if events.is_empty() {
+            self.look()?;
+        }
+        for event in &*events {
+            if event.token() == WAKE {
+                self.receiver.clear()?;
+            } else {
+                self.ready(event);
+            }
+        }
+        events.clear();
+        Ok(())
     }
 
     /// Looks whether our descriptors are still ours, unless one was looked at in this period.
@@ -425,6 +436,7 @@ impl Driver {
         if self.answers.is_empty() && !self.desk.has_news() && self.hopefuls.is_empty() {
             return false;
         }
+        self.pause.hope();
         self.publish();
         for (reply, outcome) in self.answers.drain(..) {
             self.desk.reply(&reply, outcome);

@@ -7,6 +7,7 @@ mod driver;
 mod links;
 #[cfg(all(loom, test))]
 mod models;
+mod pause;
 mod shared;
 mod socket;
 pub(crate) mod sys;

@@ -70,11 +70,11 @@ pub(crate) struct Wakes(Vec<Condvar>);
 
 impl Wakes {
     pub(crate) fn add(&mut self, condvar: &Condvar) {
-        // Who asked one after the other is answered one after the other: nearly always it is the
-        // last group once more.
-        match self.0.last_mut() {
-            Some(last) if Arc::ptr_eq(&last.group, &condvar.group) => last.bits |= condvar.bits,
-            _ => self.0.push(condvar.clone()),
+        // A few groups at most: there are no more of them than callers by the number of bits.
+        let known = |other: &&mut Condvar| Arc::ptr_eq(&other.group, &condvar.group);
+        match self.0.iter_mut().find(known) {
+            Some(other) => other.bits |= condvar.bits,
+            None => self.0.push(condvar.clone()),
         }
     }
 
