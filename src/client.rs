@@ -319,7 +319,8 @@ impl Client {
         let enforce = self.inner.enforce_budget;
         let patience = call.deadline.since(sys::mono());
         let pooled = shared.slots.take(|slot| slot.renew(call.clone(), enforce));
-        let slot = pooled.unwrap_or_else(|| SyncArc::new(Slot::grouped(call, enforce, shared.condvars.make())));
+        let slot = pooled
+            .unwrap_or_else(|| SyncArc::new(Slot::grouped(call, enforce, shared.condvars.make())));
         match shared.commands.acquire(slot.clone(), patience) {
             Ok(()) => {}
             // It may be in the queue, of a thread that cannot be woken.
@@ -468,7 +469,8 @@ impl Client {
         let limit = call.deadline + MARGIN;
         let shared = self.shared();
         let pooled = shared.replies.take(Reply::renew);
-        let reply = pooled.unwrap_or_else(|| SyncArc::new(Reply::new(self.shared().condvars.make())));
+        let reply =
+            pooled.unwrap_or_else(|| SyncArc::new(Reply::new(self.shared().condvars.make())));
         let command = Command::Release(call, Audience::Caller(reply.clone()));
         match shared.commands.push(command, PATIENTLY) {
             // A thread that cannot be woken may be awake, and send it.

@@ -76,7 +76,9 @@ impl<T> Deadlines<T> {
     }
 
     fn heap_is_first(&self) -> bool {
-        self.heap.peek().is_some_and(|entry| self.line.front().is_none_or(|line| entry.at < line.at))
+        self.heap
+            .peek()
+            .is_some_and(|entry| self.line.front().is_none_or(|line| entry.at < line.at))
     }
 }
 

@@ -109,9 +109,9 @@ impl Lane {
         self.keys.end(release.mark, true)
     }
 
-    /// Forgets a release. Returns it with the acquires that waited for its key.
-    pub(super) fn remove(&mut self, id: Id) -> Option<(Release, Vec<Id>)> {
-        let release = self.releases.remove(id)?;
+    /// Forgets a release. Returns the acquires that waited for its key.
+    pub(super) fn remove(&mut self, id: Id) -> Vec<Id> {
+        let Some(release) = self.releases.get(id) else { return Vec::new() };
         if release.call.kind == ReleaseKind::Compensation {
             self.compensations -= 1;
         }
@@ -121,7 +121,8 @@ impl Lane {
         } else {
             self.keys.end(release.mark, release.flight.is_some())
         };
-        Some((release, parked))
+        self.releases.remove(id);
+        parked
     }
 
     /// Whether no release has an outcome to wait for.

@@ -164,7 +164,8 @@ impl Engine {
 
     /// Ends an acquire: forgets it, counts it, and tells its caller unless the caller knows.
     fn finish(&mut self, id: Id, outcome: AcquireOutcome) {
-        let Some(request) = self.requests.remove(id) else { return };
+        let Some(request) = self.requests.get(id) else { return };
+        let abandoned = request.is_abandoned();
         match request.flight() {
             Some(flight) => {
                 self.owners.forget(request.owner);
@@ -174,7 +175,8 @@ impl Engine {
             }
             None => self.queued -= 1,
         }
-        if request.is_abandoned() {
+        self.requests.remove(id);
+        if abandoned {
             return;
         }
         let counters = &mut self.counters;

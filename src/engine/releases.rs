@@ -91,16 +91,19 @@ impl Engine {
 
     /// Forgets a release, and tells whoever waits for it unless it was told before.
     pub(super) fn end_release(&mut self, id: Id, outcome: ReleaseOutcome) {
-        let Some((release, parked)) = self.lane.remove(id) else { return };
+        let Some(release) = self.lane.releases.get(id) else { return };
+        let (kind, token) = (release.call.kind, release.call.token);
+        let (retried, expired) = (release.retried, release.expired);
         if let Some(flight) = release.flight {
             self.owners.forget(flight.owner);
             if let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == flight.conn) {
                 conn.releases -= 1;
             }
         }
+        let parked = self.lane.remove(id);
         self.unpark(parked);
-        if !release.expired {
-            self.tell(id, &release.call, release.retried, outcome);
+        if !expired {
+            self.tell(id, kind, token, retried, outcome);
         }
     }
 
@@ -121,14 +124,21 @@ impl Engine {
     /// answer would look like a broken protocol.
     pub(super) fn expire_release(&mut self, id: Id) {
         let Some(release) = self.lane.releases.get(id) else { return };
-        let (call, retried) = (release.call.clone(), release.retried);
+        let (kind, token, retried) = (release.call.kind, release.call.token, release.retried);
         let parked = self.lane.expire(id);
         self.unpark(parked);
         let unanswered = Reason::new(ReasonKind::Deadline);
-        self.tell(id, &call, retried, ReleaseOutcome::Unconfirmed(unanswered));
+        self.tell(id, kind, token, retried, ReleaseOutcome::Unconfirmed(unanswered));
     }
 
-    fn tell(&mut self, id: Id, call: &ReleaseCall, retried: bool, outcome: ReleaseOutcome) {
+    fn tell(
+        &mut self,
+        id: Id,
+        kind: ReleaseKind,
+        token: u64,
+        retried: bool,
+        outcome: ReleaseOutcome,
+    ) {
         let outcome = match outcome {
             // An earlier try may have worked: only an answer could say.
             ReleaseOutcome::OwnerExhausted if retried => {
@@ -139,9 +149,9 @@ impl Engine {
         };
         if !matches!(outcome, ReleaseOutcome::Released | ReleaseOutcome::NotHeld { .. }) {
             self.counters.unconfirmed += 1;
-            self.log(Event::Unconfirmed { token: call.token });
+            self.log(Event::Unconfirmed { token });
         }
-        if call.kind == ReleaseKind::Awaited {
+        if kind == ReleaseKind::Awaited {
             self.effects.push_back(Effect::Release { id: ReleaseId(id), outcome });
         }
     }

@@ -131,14 +131,14 @@ impl Driver {
                 self.poll(&mut events)?;
             }
             self.read();
-            self.tell();
+            if self.has_news() {
+                self.tell();
+            }
             let now = sys::now();
             self.obey(now);
             self.time(now);
             self.transmit();
-            if !self.tell() {
-                self.publish();
-            }
+            self.tell();
             if let Some(end) = self.end() {
                 return Ok(end);
             }
@@ -431,12 +431,16 @@ impl Driver {
         }
     }
 
-    /// Tells callers what has become of their requests, after the counts. Whether there were any.
-    fn tell(&mut self) -> bool {
-        if self.answers.is_empty() && !self.desk.has_news() && self.hopefuls.is_empty() {
-            return false;
+    /// Whether somebody waits to be told something.
+    fn has_news(&self) -> bool {
+        !self.answers.is_empty() || self.desk.has_news()
+    }
+
+    /// Tells callers what has become of their requests, after the counts.
+    fn tell(&mut self) {
+        if self.has_news() {
+            self.pause.hope();
         }
-        self.pause.hope();
         self.publish();
         for (reply, outcome) in self.answers.drain(..) {
             self.desk.reply(&reply, outcome);
@@ -452,7 +456,6 @@ impl Driver {
                 !ready && SyncArc::strong_count(reply) > 1
             });
         }
-        true
     }
 
     fn publish(&self) {
