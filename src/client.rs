@@ -105,7 +105,7 @@ impl Client {
     /// As [`Client::acquire`], without [`Error::WouldDeadlock`].
     pub fn start(&self, key: &str, options: &Acquire) -> Result<Ticket, Error> {
         let ticket = self.prepare(key.as_bytes(), options, None)?;
-        self.submit(&ticket)?;
+        self.submit(ticket.slot().clone())?;
         Ok(ticket)
     }
 
@@ -355,16 +355,17 @@ impl Client {
         Ok(Ticket::new(self.clone(), slot))
     }
 
-    /// The second step. After an error the ticket has nothing left to do but to be dropped.
-    pub(crate) fn submit(&self, ticket: &Ticket) -> Result<(), Error> {
-        let slot = ticket.slot();
+    /// The second step, with the ticket's slot: a tagged ticket may be fetched by another thread as
+    /// soon as the background thread knows of it, and be gone before this has returned. After an
+    /// error the ticket has nothing left to do but to be dropped.
+    pub(crate) fn submit(&self, slot: SyncArc<Slot>) -> Result<(), Error> {
         let patience = slot.call().deadline.since(sys::mono()).min(PATIENTLY);
         match self.shared().commands.acquire(slot.clone(), patience) {
             Ok(()) => Ok(()),
             // As above: what has become of it is in the slot.
             Err(Refused::Ended | Refused::Unreachable) => {
                 slot.abandon();
-                Slot::announce(slot);
+                Slot::announce(&slot);
                 Ok(())
             }
             Err(refused) => {
