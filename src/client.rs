@@ -12,7 +12,7 @@ use crate::outcome::{Acquire, Grant, Outcome, Released, Shutdown, Token};
 use crate::reason::{Reason, ReasonKind};
 use crate::stats::Stats;
 use crate::sync::{Arc as SyncArc, Ordering};
-use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Slot, Take};
+use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited};
 use crate::wire::Key;
 use std::fmt;
 use std::os::fd::RawFd;
@@ -77,7 +77,7 @@ impl Client {
             Err(Refused::Stuck) => return Ok(false),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        match reply.wait(limit, sys::mono) {
+        match self.hear(&reply, limit, Sleeper::Ready) {
             Some(true) => Ok(true),
             Some(false) => Err(self.refusal(Refused::Closed)),
             None => Ok(false),
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the
+    /// outcome is unknown), by `timeout` even if the background thread does nothing; gives back the grants that no ticket's holder has taken, lets the
     /// releases under way finish, and closes the connections. Returns by `timeout`, give or take
     /// 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
@@ -149,9 +149,14 @@ impl Client {
         }
         // The thread ends a little earlier, so that its word is there in time. If it has ended
         // already there is nothing to ask for.
-        let _ = shared.commands.shut(start + timeout.saturating_sub(MARGIN.min(timeout / 10)));
+        let end_by = start + timeout.saturating_sub(MARGIN.min(timeout / 10));
         let limit = deadline + MARGIN;
+        let _ = shared.commands.shut(end_by, PATIENTLY.min(limit.since(start)));
         let end = shared.end.wait(limit, sys::mono);
+        if end.is_none() {
+            // It does nothing: what it would have told those who are blocked they are told here.
+            shared.sleepers.end();
+        }
         let logged = shared.log.as_ref().is_none_or(|log| log.close(limit));
         if end.is_some() && logged {
             let threads =
@@ -377,9 +382,16 @@ impl Client {
 
     /// Blocks until a slot has a result, and takes it.
     pub(crate) fn wait(&self, slot: &SyncArc<Slot>) -> Result<Outcome<Grant>, Error> {
+        let mut listed = None;
         loop {
-            if slot.wait(sys::mono) {
-                self.overdue(slot);
+            let at_most = listed.is_none().then_some(UNLISTED);
+            match slot.wait(sys::mono, at_most) {
+                Waited::Decided => {}
+                Waited::Overdue => self.overdue(slot),
+                Waited::Paused => {
+                    let sleeper = Sleeper::Acquire(slot.clone());
+                    listed = Some(self.shared().sleepers.list(sleeper));
+                }
             }
             if let Some(outcome) = self.take(slot) {
                 return outcome;
@@ -476,7 +488,7 @@ impl Client {
             Ok(()) | Err(Refused::Unreachable) => {}
             Err(refused) => return Err(self.refusal(refused)),
         }
-        let outcome = reply.wait(limit, sys::mono);
+        let outcome = self.hear(&reply, limit, Sleeper::Release);
         shared.replies.put(reply);
         let unconfirmed = |reason| Ok(Released::Unconfirmed(shared.failure(reason)));
         match outcome {
@@ -488,6 +500,20 @@ impl Client {
             Some(None) => unconfirmed(Reason::new(ReasonKind::ThreadEnded)),
             None => unconfirmed(Reason::new(ReasonKind::Deadline)),
         }
+    }
+
+    /// Blocks until there is a reply, at most until `limit`.
+    fn hear<T: Copy>(
+        &self,
+        reply: &SyncArc<Reply<T>>,
+        limit: Mono,
+        sleeper: fn(SyncArc<Reply<T>>) -> Sleeper,
+    ) -> Option<T> {
+        let soon = limit.min(sys::mono() + UNLISTED);
+        reply.wait(soon, sys::mono).or_else(|| {
+            let _listed = self.shared().sleepers.list(sleeper(reply.clone()));
+            reply.wait(limit, sys::mono)
+        })
     }
 
     fn last_failure(&self) -> crate::outcome::Failure {
@@ -509,8 +535,8 @@ impl Drop for Inner {
             // Whatever another thread was changing when the process forked is half changed here
             // for ever: nothing of it may be freed.
             std::mem::forget(self.shared.clone());
-        } else if !self.shared.commands.is_closed() {
-            let _ = self.shared.commands.shut(sys::mono() + FAREWELL);
+        } else if !self.shared.commands.is_shut() {
+            let _ = self.shared.commands.shut(sys::mono() + FAREWELL, PATIENTLY);
         }
     }
 }

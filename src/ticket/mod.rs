@@ -8,6 +8,7 @@ mod desk;
 mod models;
 mod pool;
 mod reply;
+mod sleepers;
 mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -16,5 +17,6 @@ pub(crate) use completions::Completions;
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
 pub(crate) use reply::Reply;
-pub(crate) use slot::Hook;
+pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
 pub use slot::{Cancel, Ending, Slot, Take};
+pub(crate) use slot::{Hook, Waited};
