@@ -6,7 +6,6 @@ use super::slot::Slot;
 use crate::engine::ReleaseOutcome;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::{Arc, Mutex};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Whoever sleeps for less than this is not listed: most calls are over by then.
@@ -49,8 +48,9 @@ pub(crate) struct Sleepers(Mutex<Inner>);
 struct Inner {
     /// Whoever comes is woken at once.
     ended: bool,
-    listed: BTreeMap<u64, Sleeper>,
-    next: u64,
+    listed: Vec<Option<Sleeper>>,
+    /// Places in it that are free.
+    free: Vec<usize>,
 }
 
 impl Sleepers {
@@ -60,17 +60,19 @@ impl Sleepers {
 
     /// Lists somebody until the returned value is dropped.
     pub(crate) fn list(&self, sleeper: Sleeper) -> Listed<'_> {
-        let mut listed = Listed { sleepers: self, number: None };
+        let mut listed = Listed { sleepers: self, place: None };
         let Some(mut inner) = self.0.try_lock_for(BRIEFLY) else { return listed };
         if inner.ended {
             drop(inner);
             sleeper.wake();
             return listed;
         }
-        let number = inner.next;
-        inner.next += 1;
-        inner.listed.insert(number, sleeper);
-        listed.number = Some(number);
+        let place = inner.free.pop().unwrap_or_else(|| {
+            inner.listed.push(None);
+            inner.listed.len() - 1
+        });
+        inner.listed[place] = Some(sleeper);
+        listed.place = Some(place);
         listed
     }
 
@@ -81,7 +83,7 @@ impl Sleepers {
         let listed = std::mem::take(&mut inner.listed);
         // Whoever is woken takes locks of its own, and comes here with some of them held.
         drop(inner);
-        listed.values().for_each(Sleeper::wake);
+        listed.iter().flatten().for_each(Sleeper::wake);
     }
 }
 
@@ -89,16 +91,18 @@ impl Sleepers {
 #[derive(Debug)]
 pub(crate) struct Listed<'a> {
     sleepers: &'a Sleepers,
-    number: Option<u64>,
+    place: Option<usize>,
 }
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
         // One that stays listed because the list cannot be had has an outcome, and keeps it.
-        if let Some(number) = self.number
+        if let Some(place) = self.place
             && let Some(mut inner) = self.sleepers.0.try_lock_for(BRIEFLY)
+            && !inner.ended
         {
-            inner.listed.remove(&number);
+            inner.listed[place] = None;
+            inner.free.push(place);
         }
     }
 }
