@@ -12,7 +12,7 @@ use crate::outcome::{Acquire, Grant, Outcome, Released, Shutdown, Token};
 use crate::reason::{Reason, ReasonKind};
 use crate::stats::Stats;
 use crate::sync::{Arc as SyncArc, Ordering};
-use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Slot, Take};
+use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited};
 use crate::wire::Key;
 use std::fmt;
 use std::os::fd::RawFd;
@@ -77,7 +77,7 @@ impl Client {
             Err(Refused::Stuck) => return Ok(false),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        match reply.wait(limit) {
+        match self.hear(&reply, limit, Sleeper::Ready) {
             Some(true) => Ok(true),
             Some(false) => Err(self.refusal(Refused::Closed)),
             None => Ok(false),
@@ -105,7 +105,7 @@ impl Client {
     /// As [`Client::acquire`], without [`Error::WouldDeadlock`].
     pub fn start(&self, key: &str, options: &Acquire) -> Result<Ticket, Error> {
         let ticket = self.prepare(key.as_bytes(), options, None)?;
-        self.submit(&ticket)?;
+        self.submit(ticket.slot().clone())?;
         Ok(ticket)
     }
 
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the
+    /// outcome is unknown), by `timeout` even if the background thread does nothing; gives back the grants that no ticket's holder has taken, lets the
     /// releases under way finish, and closes the connections. Returns by `timeout`, give or take
     /// 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
@@ -149,9 +149,14 @@ impl Client {
         }
         // The thread ends a little earlier, so that its word is there in time. If it has ended
         // already there is nothing to ask for.
-        let _ = shared.commands.shut(start + timeout.saturating_sub(MARGIN.min(timeout / 10)));
+        let end_by = start + timeout.saturating_sub(MARGIN.min(timeout / 10));
         let limit = deadline + MARGIN;
+        let _ = shared.commands.shut(end_by, PATIENTLY.min(limit.since(start)));
         let end = shared.end.wait(limit);
+        if end.is_none() {
+            // It does nothing: what it would have told those who are blocked they are told here.
+            shared.sleepers.end();
+        }
         let logged = shared.log.as_ref().is_none_or(|log| log.close(limit));
         if end.is_some() && logged {
             let threads =
@@ -356,16 +361,17 @@ impl Client {
         Ok(Ticket::new(self.clone(), slot))
     }
 
-    /// The second step. After an error the ticket has nothing left to do but to be dropped.
-    pub(crate) fn submit(&self, ticket: &Ticket) -> Result<(), Error> {
-        let slot = ticket.slot();
+    /// The second step, with the ticket's slot: a tagged ticket may be fetched by another thread as
+    /// soon as the background thread knows of it, and be gone before this has returned. After an
+    /// error the ticket has nothing left to do but to be dropped.
+    pub(crate) fn submit(&self, slot: SyncArc<Slot>) -> Result<(), Error> {
         let patience = slot.call().deadline.since(sys::mono()).min(PATIENTLY);
         match self.shared().commands.acquire(slot.clone(), patience) {
             Ok(()) => Ok(()),
             // As above: what has become of it is in the slot.
             Err(Refused::Ended | Refused::Unreachable) => {
                 slot.abandon();
-                Slot::announce(slot);
+                Slot::announce(&slot);
                 Ok(())
             }
             Err(refused) => {
@@ -377,9 +383,16 @@ impl Client {
 
     /// Blocks until a slot has a result, and takes it.
     pub(crate) fn wait(&self, slot: &SyncArc<Slot>) -> Result<Outcome<Grant>, Error> {
+        let mut listed = None;
         loop {
-            if slot.wait(sys::mono) {
-                self.overdue(slot);
+            let at_most = listed.is_none().then_some(UNLISTED);
+            match slot.wait(sys::mono, at_most) {
+                Waited::Decided => {}
+                Waited::Overdue => self.overdue(slot),
+                Waited::Paused => {
+                    let sleeper = Sleeper::Acquire(slot.clone());
+                    listed = Some(self.shared().sleepers.list(sleeper));
+                }
             }
             if let Some(outcome) = self.take(slot) {
                 return outcome;
@@ -477,7 +490,7 @@ impl Client {
             Ok(()) | Err(Refused::Unreachable) => {}
             Err(refused) => return Err(self.refusal(refused)),
         }
-        let outcome = reply.wait(limit);
+        let outcome = self.hear(&reply, limit, Sleeper::Release);
         shared.replies.put(reply);
         let unconfirmed = |reason| Ok(Released::Unconfirmed(shared.failure(reason)));
         match outcome {
@@ -489,6 +502,20 @@ impl Client {
             Some(None) => unconfirmed(Reason::new(ReasonKind::ThreadEnded)),
             None => unconfirmed(Reason::new(ReasonKind::Deadline)),
         }
+    }
+
+    /// Blocks until there is a reply, at most until `limit`.
+    fn hear<T: Copy>(
+        &self,
+        reply: &SyncArc<Reply<T>>,
+        limit: Mono,
+        sleeper: fn(SyncArc<Reply<T>>) -> Sleeper,
+    ) -> Option<T> {
+        let soon = limit.min(sys::mono() + UNLISTED);
+        reply.wait(soon).or_else(|| {
+            let _listed = self.shared().sleepers.list(sleeper(reply.clone()));
+            reply.wait(limit)
+        })
     }
 
     fn last_failure(&self) -> crate::outcome::Failure {
@@ -510,8 +537,8 @@ impl Drop for Inner {
             // Whatever another thread was changing when the process forked is half changed here
             // for ever: nothing of it may be freed.
             std::mem::forget(self.shared.clone());
-        } else if !self.shared.commands.is_closed() {
-            let _ = self.shared.commands.shut(sys::mono() + FAREWELL);
+        } else if !self.shared.commands.is_shut() {
+            let _ = self.shared.commands.shut(sys::mono() + FAREWELL, PATIENTLY);
         }
     }
 }

@@ -122,6 +122,8 @@ pub(crate) struct Commands {
     broken: AtomicBool,
     /// For a look without the lock.
     closed: AtomicBool,
+    /// The thread has been asked to end.
+    shut: AtomicBool,
     limit: usize,
 }
 
@@ -133,6 +135,7 @@ impl Commands {
             waker,
             broken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
             limit,
         }
     }
@@ -140,6 +143,11 @@ impl Commands {
     /// Whether the client was closed, or its thread has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the thread has been asked to end, or has ended.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Acquire)
     }
 
     /// Whether the thread has ended without having been asked to, or cannot be reached.
@@ -169,11 +177,12 @@ impl Commands {
         self.add(inner, command)
     }
 
-    /// Asks the thread to end. Nothing new is taken afterwards.
-    pub(crate) fn shut(&self, deadline: Mono) -> Result<(), Refused> {
-        let mut inner = self.lock(PATIENTLY)?;
-        inner.stage = Stage::Closing;
+    /// Asks the thread to end. Nothing new is taken afterwards, whether or not it can be asked.
+    pub(crate) fn shut(&self, deadline: Mono, patience: Duration) -> Result<(), Refused> {
         self.closed.store(true, Ordering::Release);
+        let mut inner = self.lock(patience)?;
+        inner.stage = Stage::Closing;
+        self.shut.store(true, Ordering::Release);
         self.add(inner, Command::Shutdown(deadline))
     }
 
@@ -232,6 +241,12 @@ impl Commands {
         !self.inner.lock().waiting.is_empty()
     }
 
+    /// Does what a caller does that the system stops at the worst moment.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized {
+        self.inner.lock()
+    }
+
     /// How many commands wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -261,6 +276,7 @@ impl Commands {
         }
         inner.stage = Stage::Ended;
         self.closed.store(true, Ordering::Release);
+        self.shut.store(true, Ordering::Release);
         std::mem::take(&mut inner.waiting)
     }
 }

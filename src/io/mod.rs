@@ -25,7 +25,7 @@ use crate::outcome::Shutdown;
 use crate::quiet::{self, Quiet};
 use crate::stats::Board;
 use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex};
-use crate::ticket::{Completions, Condvar, Condvars, Pool, Reply};
+use crate::ticket::{Completions, Condvar, Condvars, Pool, Reply, Sleepers};
 use commands::Commands;
 use driver::Driver;
 use std::io;
@@ -55,6 +55,7 @@ pub(crate) fn start(config: &Config) -> io::Result<Arc<Shared>> {
         slots: Pool::new(),
         replies: Pool::new(),
         completions: SyncArc::new(Completions::new()),
+        sleepers: Sleepers::new(),
         threads: Mutex::new(Vec::new()),
     });
     let driver = Driver::new(settings(config, u64::from_ne_bytes(seed)), shared.clone(), receiver)?;

@@ -64,7 +64,7 @@ fn host_5_what_is_pushed_is_handed_over_or_refused_when_the_thread_ends() {
 fn rel_6_a_release_that_was_taken_is_not_left_behind_by_an_orderly_end() {
     loom::model(|| {
         let (commands, _receiver) = commands();
-        commands.shut(Mono(0)).unwrap();
+        commands.shut(Mono(0), PATIENTLY).unwrap();
         let mut batch = VecDeque::new();
         commands.take(&mut batch, 0);
         let other = commands.clone();

@@ -7,7 +7,7 @@ use crate::outcome::{Failure, Shutdown};
 use crate::reason::Reason;
 use crate::stats::Board;
 use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use crate::ticket::{Completions, Condvars, Pool, Reply, Slot};
+use crate::ticket::{Completions, Condvars, Pool, Reply, Sleepers, Slot};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) slots: Pool<Slot>,
     pub(crate) replies: Pool<Answer>,
     pub(crate) completions: SyncArc<Completions>,
+    /// Callers that have been blocked for a while.
+    pub(crate) sleepers: Sleepers,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -9,6 +9,7 @@ mod desk;
 mod models;
 mod pool;
 mod reply;
+mod sleepers;
 mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -18,5 +19,6 @@ pub(crate) use condvar::{Condvar, Condvars};
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
 pub(crate) use reply::Reply;
-pub(crate) use slot::Hook;
+pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
 pub use slot::{Cancel, Ending, Slot, Take};
+pub(crate) use slot::{Hook, Waited};

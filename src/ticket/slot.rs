@@ -63,7 +63,9 @@ const CANCELLED_GRANT: u32 = 14;
 /// The grant's deadline passed before it was taken.
 const LATE_GRANT: u32 = 15;
 const ABANDONED: u32 = 16;
-const TAKEN: u32 = 17;
+/// The client was closed.
+const CLOSED_SENT: u32 = 17;
+const TAKEN: u32 = 18;
 
 /// How an acquire ended, other than in a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +126,17 @@ pub enum Cancel {
         /// The token to release.
         token: u64,
     },
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// There is a result.
+    Decided,
+    /// The caller's own time limit made one, and the engine is to be told.
+    Overdue,
+    /// The wait was to be as short as this, and there is none.
+    Paused,
 }
 
 /// Who else wants to know that there is a result.
@@ -244,8 +257,13 @@ impl Slot {
 
     /// Moves from any phase that `from` allows to `to`; the flags stay. Says from where.
     fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> Option<u32> {
+        self.move_by(|phase| from(phase).then_some(to))
+    }
+
+    /// Moves to where `to` says, if it does; the flags stay. Says from where.
+    fn move_by(&self, to: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut state = self.state.load(Ordering::Acquire);
-        while from(state & PHASE) {
+        while let Some(to) = to(state & PHASE) {
             let next = state & !PHASE | to;
             match self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
             {
@@ -308,9 +326,11 @@ impl Slot {
 
     /// The background thread has ended, or cannot be reached.
     pub(crate) fn abandon(&self) {
-        if self.change(ABANDONED, |phase| phase == SENT).is_none() {
-            self.change(THREAD_ENDED, |phase| phase == UNSENT);
-        }
+        self.move_by(|phase| match phase {
+            UNSENT => Some(THREAD_ENDED),
+            SENT => Some(ABANDONED),
+            _ => None,
+        });
     }
 
     /// The background thread: the deadline of an untaken grant has passed. Its token, if it is
@@ -330,27 +350,27 @@ impl Slot {
 
     /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
     pub fn cancel(&self) -> Cancel {
-        let mut state = self.state.load(Ordering::Acquire);
-        loop {
-            let to = match state & PHASE {
-                UNSENT => CANCELLED,
-                SENT => CANCELLED_SENT,
-                GRANTED => CANCELLED_GRANT,
-                _ => return Cancel::Decided,
-            };
-            match self.state.compare_exchange_weak(
-                state,
-                state & !PHASE | to,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) if to == CANCELLED_GRANT => {
-                    return Cancel::GivenBack { token: self.token.load(Ordering::Relaxed) };
-                }
-                Ok(_) => return Cancel::Withdrawn,
-                Err(now) => state = now,
-            }
+        let from = self.move_by(|phase| match phase {
+            UNSENT => Some(CANCELLED),
+            SENT => Some(CANCELLED_SENT),
+            GRANTED => Some(CANCELLED_GRANT),
+            _ => None,
+        });
+        match from {
+            None => Cancel::Decided,
+            Some(GRANTED) => Cancel::GivenBack { token: self.token.load(Ordering::Relaxed) },
+            Some(_) => Cancel::Withdrawn,
         }
+    }
+
+    /// The client is closed, and the background thread does not see to it: as [`Slot::cancel`], but
+    /// a grant is left to whoever takes it.
+    pub(crate) fn close(&self) {
+        self.move_by(|phase| match phase {
+            UNSENT => Some(CANCELLED),
+            SENT => Some(CLOSED_SENT),
+            _ => None,
+        });
     }
 
     /// The caller's own time limit (HOST-6): when it gives up by itself, as things stand.
@@ -401,16 +421,19 @@ impl Slot {
         }
     }
 
-    /// Blocks until there is a result. True: the caller's own time limit made one, and the engine
-    /// is to be told.
-    pub(crate) fn wait(&self, clock: impl Fn() -> Mono) -> bool {
+    /// Blocks until there is a result, or for `at_most` if that is given.
+    pub(crate) fn wait(&self, clock: impl Fn() -> Mono, at_most: Option<Duration>) -> Waited {
+        if self.is_decided() {
+            return Waited::Decided;
+        }
+        let pause = at_most.map(|time| clock() + time);
         let mut patient = true;
         let mut patience = Mono(0);
         loop {
             let epoch = self.changed.epoch();
             let state = self.state.load(Ordering::Acquire);
             if state & PHASE >= GRANTED {
-                return false;
+                return Waited::Decided;
             }
             // Whoever decides after this sees the flag, and ends the epoch.
             let flagged = state | WAITING;
@@ -423,16 +446,20 @@ impl Slot {
                 continue;
             }
             let limit = self.limit(state & PHASE);
-            if !self.changed.wait_until(epoch, limit.max(patience)) || self.is_decided() {
+            let until = limit.max(patience).min(pause.unwrap_or(Mono(u64::MAX)));
+            if !self.changed.wait_until(epoch, until) || self.is_decided() {
                 continue;
             }
             let now = clock();
+            if pause.is_some_and(|pause| pause <= now) {
+                return Waited::Paused;
+            }
             if patient && now.since(limit) >= STOOD_STILL {
                 patient = false;
                 patience = now + READING_TIME;
             } else if self.expire(now) {
                 self.wake();
-                return true;
+                return Waited::Overdue;
             }
         }
     }
@@ -495,6 +522,7 @@ impl Slot {
             CANCELLED_SENT | CANCELLED_GRANT => unknown(ReasonKind::Cancelled),
             LATE_GRANT => unknown(ReasonKind::LateGrant),
             ABANDONED => unknown(ReasonKind::ThreadEnded),
+            CLOSED_SENT => unknown(ReasonKind::Closed),
             _ => return Take::Before,
         })
     }
