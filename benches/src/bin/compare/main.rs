@@ -1,0 +1,137 @@
+//! Compares lockclient with the least that is possible and with a lock on Redis. Run it with
+//! `benches/compare.sh`, which builds what it needs.
+
+mod counted;
+mod plan;
+mod table;
+
+use clap::Parser;
+use plan::{Contender, Placement, Programs, Scenario};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use table::Cell;
+
+/// Measures what acquiring and releasing a free lock costs, all contenders interleaved.
+///
+/// One pair is an acquire and a release: two round trips. Contenders take turns within every round,
+/// so that noise hits all of them alike; ratios are to `raw` in the same round.
+#[derive(Debug, Parser)]
+#[command(name = "compare", max_term_width = 100)]
+struct Arguments {
+    /// A run of at most two minutes: 1 and 64 threads, fewer and shorter rounds
+    #[arg(long)]
+    quick: bool,
+    /// Only these contenders (raw stays)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    contenders: Option<Vec<Contender>>,
+    /// Numbers of threads, each on a key of its own
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    threads: Option<Vec<usize>>,
+    /// Only one placement
+    #[arg(long)]
+    placement: Option<Placement>,
+    /// Leave out threads that share keys, and hand-over
+    #[arg(long)]
+    uncontended: bool,
+    /// Rounds
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Length of one measurement
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Do not count system calls
+    #[arg(long)]
+    no_syscalls: bool,
+    /// Directory with the programs
+    #[arg(long, value_name = "DIR")]
+    programs: PathBuf,
+    /// The server
+    #[arg(long, value_name = "FILE")]
+    lockd: PathBuf,
+}
+
+/// What is measured, and for how long.
+struct Plan {
+    contenders: Vec<Contender>,
+    scenarios: Vec<Scenario>,
+    rounds: usize,
+    seconds: f64,
+}
+
+impl Arguments {
+    fn plan(&self) -> Plan {
+        let threads = self.threads.clone();
+        let threads = match self.quick {
+            true => threads.unwrap_or_else(|| vec![1, 64]),
+            false => threads.unwrap_or_else(|| vec![1, 2, 8, 64, 256]),
+        };
+        let mut scenarios = Vec::new();
+        for placement in [Placement::Pinned, Placement::Free] {
+            if self.placement.is_some_and(|only| only != placement) {
+                continue;
+            }
+            scenarios.extend(threads.iter().map(|&threads| Scenario::own(placement, threads)));
+            if !self.uncontended {
+                scenarios.extend([64, 1].map(|threads| match threads {
+                    64 => Scenario::shared(placement, 64, 8),
+                    _ => Scenario::shared(placement, 64, 1),
+                }));
+                scenarios.push(Scenario::hand_over(placement));
+            }
+        }
+        let named = self.contenders.as_ref();
+        let contenders = Contender::ALL
+            .into_iter()
+            .filter(|&one| one == Contender::Raw || named.is_none_or(|named| named.contains(&one)))
+            .collect();
+        let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
+        let seconds = self.seconds.unwrap_or(if self.quick { 0.5 } else { 1.0 });
+        Plan { contenders, scenarios, rounds, seconds }
+    }
+}
+
+fn run(arguments: &Arguments) -> io::Result<()> {
+    let plan = arguments.plan();
+    let programs = Programs::new(&arguments.programs, &arguments.lockd);
+    let mut cells: Vec<Cell> = Vec::new();
+    for &scenario in &plan.scenarios {
+        for &contender in plan.contenders.iter().filter(|one| one.takes_part(&scenario)) {
+            cells.push(Cell::new(scenario, contender));
+        }
+    }
+    let (begun, all) = (Instant::now(), cells.len() * plan.rounds);
+    for round in 0..plan.rounds {
+        for (number, cell) in cells.iter_mut().enumerate() {
+            let done = round * plan.scenarios.len() + number;
+            progress(done, all, begun.elapsed(), &cell.to_string());
+            cell.found.push(programs.measure(cell.contender, &cell.scenario, plan.seconds)?);
+        }
+    }
+    if !arguments.no_syscalls {
+        let counter = counted::Counter::find();
+        for cell in &mut cells {
+            progress(all, all, begun.elapsed(), &format!("system calls of {cell}"));
+            cell.syscalls = counter.count(&programs, cell.contender, &cell.scenario)?;
+        }
+    }
+    eprint!("\r\x1b[K");
+    table::print(&cells);
+    Ok(())
+}
+
+fn progress(done: usize, all: usize, elapsed: Duration, what: &str) {
+    eprint!("\r\x1b[K{done}/{all} after {} s: {what}", elapsed.as_secs());
+    let _ = io::stderr().flush();
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\n{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
