@@ -24,9 +24,9 @@ programs=$target/bench
 mkdir -p "$programs"
 # The library and the server as `make install` installs them; the Rust program as cargo builds it.
 make --no-print-directory shared server
-cargo build --quiet --locked --release -p lockclient-benches --bins
+cargo build --locked --release -p lockclient-benches -p lockclient-load --bins
 cp "$target/release/load-rust" "$programs/"
-make --no-print-directory -C benches/c OUT="$(realpath "$programs")" \
+make --no-print-directory -C benches/load/c OUT="$(realpath "$programs")" \
     LIBRARY="$(realpath "$target/packaged/liblockclient.so")"
 
 exec "$target/release/compare" --programs "$programs" --lockd "$target/packaged/lockd" "$@"

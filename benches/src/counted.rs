@@ -1,7 +1,7 @@
 //! System calls of the client, counted in runs of their own: counting slows what it counts.
 
 use crate::plan::{Contender, Programs, Scenario};
-use lockclient_benches::load::Extent;
+use lockclient_load::Extent;
 use std::io;
 use std::process::{Command, Stdio};
 
@@ -71,7 +71,7 @@ impl Counter {
         }
         let _pinned = scenario.pinned()?;
         let run = |pairs: u64| {
-            let extent = Extent::Pairs { warm_up: 20, measured: pairs };
+            let extent = Extent::Pairs { warm_up: 20, measured: pairs, windows: 1 };
             let load = scenario.load(contender, extent);
             let server = programs.server(contender, &load)?;
             let program = programs.load(contender);

@@ -27,8 +27,9 @@ static struct {
     int keys; /* that all threads share; 0: each has its own */
     double warm_up, seconds;
     long warm_pairs, pairs; /* of each thread, instead of a time, if not 0 */
+    long windows;           /* at most so often, until the pairs are done without allocation */
     long hold_us;
-} options = {.threads = 1, .warm_up = 0.2, .seconds = 1, .warm_pairs = 200};
+} options = {.threads = 1, .warm_up = 0.2, .seconds = 1, .warm_pairs = 200, .windows = 1};
 
 static const struct contender *contender;
 
@@ -148,10 +149,15 @@ static void *work(void *argument)
         for (long count = 0; count < options.warm_pairs; count++)
             pair(worker, state, key, number, now(), false);
         pthread_barrier_wait(&ready);
-        pthread_barrier_wait(&begin);
-        for (long count = 0; count < options.pairs; count++)
-            pair(worker, state, key, number, now(), true);
-        pthread_barrier_wait(&ready);
+        for (;;) {
+            pthread_barrier_wait(&begin);
+            if (atomic_load(&phase) == END)
+                break;
+            memset(&worker->pairs, 0, sizeof worker->pairs);
+            for (long count = 0; count < options.pairs; count++)
+                pair(worker, state, key, number, now(), true);
+            pthread_barrier_wait(&ready);
+        }
     } else {
         uint64_t start = now();
         int at_start = WARM_UP;
@@ -199,23 +205,26 @@ static uint64_t server_switches(void)
     return sum;
 }
 
-static struct usage usage(void)
+/* What this process itself uses: to be read right before and right after what is measured. */
+static void read_usage(struct usage *usage)
 {
-    struct usage usage = {0};
     struct rusage self;
-    if (options.server_pid != 0) {
-        clockid_t clock;
-        if (clock_getcpuclockid(options.server_pid, &clock) != 0)
-            load_fail("the server has ended");
-        usage.server_switches = server_switches();
-        usage.server_cpu = clock_ns(clock);
-    }
     getrusage(RUSAGE_SELF, &self);
-    usage.client_switches = (uint64_t)(self.ru_nvcsw + self.ru_nivcsw);
-    usage.client_cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    usage.allocations = allocations();
-    usage.time = now();
-    return usage;
+    usage->client_switches = (uint64_t)(self.ru_nvcsw + self.ru_nivcsw);
+    usage->client_cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    usage->allocations = allocations();
+    usage->time = now();
+}
+
+static void read_server(struct usage *usage)
+{
+    clockid_t clock;
+    if (options.server_pid == 0)
+        return;
+    if (clock_getcpuclockid(options.server_pid, &clock) != 0)
+        load_fail("the server has ended");
+    usage->server_cpu = clock_ns(clock);
+    usage->server_switches = server_switches();
 }
 
 static void parse(int count, char **arguments)
@@ -224,6 +233,7 @@ static void parse(int count, char **arguments)
         {"server", 1, NULL, 's'}, {"server-pid", 1, NULL, 'p'}, {"threads", 1, NULL, 't'},
         {"keys", 1, NULL, 'k'},   {"warm-up", 1, NULL, 'w'},    {"seconds", 1, NULL, 'd'},
         {"pairs", 1, NULL, 'n'},  {"warm-pairs", 1, NULL, 'm'}, {"hold-us", 1, NULL, 'h'},
+        {"windows", 1, NULL, 'r'},
         {NULL, 0, NULL, 0}};
     for (int name; (name = getopt_long(count, arguments, "", names, NULL)) != -1;) {
         switch (name) {
@@ -236,12 +246,14 @@ static void parse(int count, char **arguments)
         case 'n': options.pairs = atol(optarg); break;
         case 'm': options.warm_pairs = atol(optarg); break;
         case 'h': options.hold_us = atol(optarg); break;
+        case 'r': options.windows = atol(optarg); break;
         default: exit(2);
         }
     }
     if (options.server == NULL || options.threads < 1 || options.keys > MAX_KEYS)
         load_fail("usage: --server HOST:PORT [--server-pid PID] [--threads N] [--keys N] "
-                  "[--warm-up S] [--seconds S] [--pairs N] [--warm-pairs N] [--hold-us N]");
+                  "[--warm-up S] [--seconds S] [--pairs N] [--warm-pairs N] [--windows N] "
+                  "[--hold-us N]");
     options.pairs = (options.pairs + options.threads - 1) / options.threads;
 }
 
@@ -289,21 +301,29 @@ int load_main(int count, char **arguments, const struct contender *the_contender
             load_fail("no thread");
     }
 
-    struct usage before, after;
+    struct usage before = {0}, after = {0};
     pthread_barrier_wait(&ready);
     if (options.pairs > 0) {
         pthread_barrier_wait(&ready);
-        before = usage();
+        do {
+            read_server(&before);
+            read_usage(&before);
+            pthread_barrier_wait(&begin);
+            pthread_barrier_wait(&ready);
+            read_usage(&after);
+            read_server(&after);
+        } while (before.allocations != after.allocations && --options.windows > 0);
+        atomic_store(&phase, END);
         pthread_barrier_wait(&begin);
-        pthread_barrier_wait(&ready);
-        after = usage();
     } else {
         sleep_ns((uint64_t)(options.warm_up * 1e9));
-        before = usage();
+        read_server(&before);
+        read_usage(&before);
         atomic_store(&phase, MEASURE);
         sleep_ns((uint64_t)(options.seconds * 1e9));
         atomic_store(&phase, END);
-        after = usage();
+        read_usage(&after);
+        read_server(&after);
     }
     for (int number = 0; number < options.threads; number++)
         pthread_join(workers[number].thread, NULL);

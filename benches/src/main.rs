@@ -104,7 +104,7 @@ fn run(arguments: &Arguments) -> io::Result<()> {
     let (begun, all) = (Instant::now(), cells.len() * plan.rounds);
     for round in 0..plan.rounds {
         for (number, cell) in cells.iter_mut().enumerate() {
-            let done = round * plan.scenarios.len() + number;
+            let done = round * cells.len() + number;
             progress(done, all, begun.elapsed(), &cell.to_string());
             cell.found.push(programs.measure(cell.contender, &cell.scenario, plan.seconds)?);
         }

@@ -1,7 +1,7 @@
 //! The figures, as a table.
 
 use crate::plan::{Contender, Scenario};
-use lockclient_benches::load::Found;
+use lockclient_load::Found;
 use std::fmt;
 
 /// A contender in a scenario: one figure of each kind for each round.

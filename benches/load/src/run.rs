@@ -1,7 +1,7 @@
 //! Runs of a load generator.
 
 use crate::server::Server;
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,6 +22,8 @@ pub enum Extent {
         warm_up: u64,
         /// Measured.
         measured: u64,
+        /// This is repeated, at most so many times, until nothing was allocated meanwhile.
+        windows: u64,
     },
 }
 
@@ -39,24 +41,78 @@ pub struct Load {
     pub extent: Extent,
 }
 
-/// What a load generator found. Processor time and context switches are of the measured part;
-/// threads of the client that do not take locks are in it, and so is the measuring.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct Found {
-    pub pairs: u64,
-    pub seconds: f64,
-    pub p50_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-    pub hand_overs: u64,
-    pub hand_over_p50_ns: u64,
-    pub hand_over_p99_ns: u64,
-    pub client_cpu_ns: u64,
-    pub server_cpu_ns: u64,
-    pub client_switches: u64,
-    pub server_switches: u64,
-    pub allocations: u64,
+/// Declares what a load generator found, and reads it from what one prints.
+macro_rules! found {
+    ($($(#[$attribute:meta])* $name:ident: $type:ty,)*) => {
+        /// What a load generator found. Processor time and context switches are of the measured
+        /// part; threads of the client that do not take locks are in it, and so is the measuring.
+        #[derive(Debug, Clone, Copy)]
+        pub struct Found {
+            $($(#[$attribute])* pub $name: $type,)*
+        }
+
+        impl Found {
+            fn parse(json: &[u8]) -> Option<Found> {
+                let json: Value = serde_json::from_slice(json).ok()?;
+                Some(Found {
+                    $($name: <$type as Number>::of(json.get(stringify!($name))?)?,)*
+                })
+            }
+
+            /// All of it, by name.
+            #[must_use]
+            pub fn json(&self) -> Value {
+                let mut map = serde_json::Map::new();
+                $(map.insert(stringify!($name).to_owned(), self.$name.into());)*
+                map.into()
+            }
+        }
+    };
+}
+
+trait Number: Sized {
+    fn of(value: &Value) -> Option<Self>;
+}
+
+impl Number for u64 {
+    fn of(value: &Value) -> Option<u64> {
+        value.as_u64()
+    }
+}
+
+impl Number for f64 {
+    fn of(value: &Value) -> Option<f64> {
+        value.as_f64()
+    }
+}
+
+found! {
+    /// Acquires and releases that were measured.
+    pairs: u64,
+    /// For so long.
+    seconds: f64,
+    /// The median time of a pair, without the time that the lock was held.
+    p50_ns: u64,
+    /// What 99 % do not exceed.
+    p99_ns: u64,
+    /// What 99.9 % do not exceed.
+    p999_ns: u64,
+    /// Grants to a thread that waited when the lock was released.
+    hand_overs: u64,
+    /// From the call of release to the other thread's return: the median.
+    hand_over_p50_ns: u64,
+    /// The same: what 99 % do not exceed.
+    hand_over_p99_ns: u64,
+    /// Processor time, user and system, of the client's process.
+    client_cpu_ns: u64,
+    /// And of the server's.
+    server_cpu_ns: u64,
+    /// Context switches of the client's process, voluntary and not.
+    client_switches: u64,
+    /// And of the server's.
+    server_switches: u64,
+    /// How often the client's process asked for memory.
+    allocations: u64,
 }
 
 impl Load {
@@ -85,9 +141,10 @@ impl Load {
                 argument("--warm-up", &warm_up);
                 argument("--seconds", &measured);
             }
-            Extent::Pairs { warm_up, measured } => {
+            Extent::Pairs { warm_up, measured, windows } => {
                 argument("--warm-pairs", &warm_up);
                 argument("--pairs", &measured);
+                argument("--windows", &windows);
             }
         }
         command.stdin(Stdio::null());
@@ -104,6 +161,7 @@ impl Load {
         if !output.status.success() {
             return Err(io::Error::other(format!("{command:?}: {}", output.status)));
         }
-        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+        Found::parse(&output.stdout)
+            .ok_or_else(|| io::Error::other(format!("{command:?} printed something else")))
     }
 }

@@ -1,9 +1,7 @@
 //! Who is compared, and at what.
 
 use clap::ValueEnum;
-use lockclient_benches::affinity::Pinned;
-use lockclient_benches::load::{Extent, Found, Load};
-use lockclient_benches::server::Server;
+use lockclient_load::{Extent, Found, Load, Pinned, Server};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
