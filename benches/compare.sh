@@ -5,6 +5,8 @@
 #   benches/compare.sh             all of it, within 10 minutes
 #   benches/compare.sh --quick     within 2 minutes
 #   benches/compare.sh --help      what can be chosen
+#
+# PROFILE=release builds the library and the server faster, and not quite as users get them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,10 +25,12 @@ target=${CARGO_TARGET_DIR:-target}
 programs=$target/bench
 mkdir -p "$programs"
 # The library and the server as `make install` installs them; the Rust program as cargo builds it.
-make --no-print-directory shared server
+PROFILE=${PROFILE:-packaged}
+make --no-print-directory shared server PROFILE="$PROFILE"
 cargo build --locked --release -p lockclient-benches -p lockclient-load --bins
 cp "$target/release/load-rust" "$programs/"
-make --no-print-directory -C benches/load/c OUT="$(realpath "$programs")" \
-    LIBRARY="$(realpath "$target/packaged/liblockclient.so")"
+make --no-print-directory -B -C benches/load/c OUT="$(realpath "$programs")" \
+    LIBRARY="$(realpath "$target/$PROFILE/liblockclient.so")"
 
-exec "$target/release/compare" --programs "$programs" --lockd "$target/packaged/lockd" "$@"
+exec "$target/release/compare" --programs "$programs" --lockd "$target/$PROFILE/lockd" \
+    --json "$programs/compare.json" --svg "$programs/compare.svg" "$@"

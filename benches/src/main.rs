@@ -3,10 +3,13 @@
 
 mod counted;
 mod plan;
+mod record;
+mod svg;
 mod table;
 
 use clap::Parser;
 use plan::{Contender, Placement, Programs, Scenario};
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +30,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     contenders: Option<Vec<Contender>>,
     /// Numbers of threads, each on a key of its own
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = threads)]
     threads: Option<Vec<usize>>,
     /// Only one placement
     #[arg(long)]
@@ -44,6 +47,12 @@ struct Arguments {
     /// Do not count system calls
     #[arg(long)]
     no_syscalls: bool,
+    /// Where to write every round's figures
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where to draw what threads on keys of their own get
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Directory with the programs
     #[arg(long, value_name = "DIR")]
     programs: PathBuf,
@@ -62,11 +71,8 @@ struct Plan {
 
 impl Arguments {
     fn plan(&self) -> Plan {
-        let threads = self.threads.clone();
-        let threads = match self.quick {
-            true => threads.unwrap_or_else(|| vec![1, 64]),
-            false => threads.unwrap_or_else(|| vec![1, 2, 8, 64, 256]),
-        };
+        let usual: &[usize] = if self.quick { &[1, 64] } else { &[1, 2, 8, 64, 256] };
+        let threads = self.threads.clone().unwrap_or_else(|| usual.to_vec());
         let mut scenarios = Vec::new();
         for placement in [Placement::Pinned, Placement::Free] {
             if self.placement.is_some_and(|only| only != placement) {
@@ -74,10 +80,7 @@ impl Arguments {
             }
             scenarios.extend(threads.iter().map(|&threads| Scenario::own(placement, threads)));
             if !self.uncontended {
-                scenarios.extend([64, 1].map(|threads| match threads {
-                    64 => Scenario::shared(placement, 64, 8),
-                    _ => Scenario::shared(placement, 64, 1),
-                }));
+                scenarios.extend([8, 1].map(|keys| Scenario::shared(placement, 64, keys)));
                 scenarios.push(Scenario::hand_over(placement));
             }
         }
@@ -92,8 +95,14 @@ impl Arguments {
     }
 }
 
+fn threads(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=1000).contains(number));
+    number.ok_or_else(|| "from 1 to 1000".to_owned())
+}
+
 fn run(arguments: &Arguments) -> io::Result<()> {
     let plan = arguments.plan();
+    let machine = record::Machine::now();
     let programs = Programs::new(&arguments.programs, &arguments.lockd);
     let mut cells: Vec<Cell> = Vec::new();
     for &scenario in &plan.scenarios {
@@ -104,7 +113,7 @@ fn run(arguments: &Arguments) -> io::Result<()> {
     let (begun, all) = (Instant::now(), cells.len() * plan.rounds);
     for round in 0..plan.rounds {
         for (number, cell) in cells.iter_mut().enumerate() {
-            let done = round * cells.len() + number;
+            let done = round * all / plan.rounds + number;
             progress(done, all, begun.elapsed(), &cell.to_string());
             cell.found.push(programs.measure(cell.contender, &cell.scenario, plan.seconds)?);
         }
@@ -117,7 +126,16 @@ fn run(arguments: &Arguments) -> io::Result<()> {
         }
     }
     eprint!("\r\x1b[K");
+    println!("{}", machine.describe());
     table::print(&cells);
+    if let Some(path) = &arguments.json {
+        fs::write(path, record::json(&machine, &cells))?;
+        println!("\nEvery round's figures: {}", path.display());
+    }
+    if let Some(path) = arguments.svg.as_ref() {
+        fs::write(path, svg::draw(&cells))?;
+        println!("Picture: {}", path.display());
+    }
     Ok(())
 }
 

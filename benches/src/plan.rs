@@ -74,6 +74,19 @@ impl Scenario {
         Scenario { placement, threads: 2, keys: 1, hold_us: HOLD_US }
     }
 
+    /// Keeps what is started meanwhile where this scenario has it.
+    pub(crate) fn pinned(&self) -> io::Result<Option<Pinned>> {
+        match self.placement {
+            Placement::Pinned => Pinned::new().map(Some),
+            Placement::Free => Ok(None),
+        }
+    }
+
+    /// Whether every thread has a key of its own, free at all times.
+    pub(crate) fn is_own(&self) -> bool {
+        self.keys == 0 && self.hold_us == 0
+    }
+
     /// What a contender does in it. Raw locks nothing: it is the same traffic without waiting.
     pub(crate) fn load(&self, contender: Contender, extent: Extent) -> Load {
         let Scenario { threads, keys, hold_us, .. } = *self;
@@ -144,14 +157,5 @@ impl Programs {
         let load = scenario.load(contender, extent);
         let server = self.server(contender, &load)?;
         load.run(&self.load(contender), &server)
-    }
-}
-
-impl Scenario {
-    pub(crate) fn pinned(&self) -> io::Result<Option<Pinned>> {
-        match self.placement {
-            Placement::Pinned => Pinned::new().map(Some),
-            Placement::Free => Ok(None),
-        }
     }
 }
