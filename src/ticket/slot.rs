@@ -397,7 +397,7 @@ impl Slot {
 
     /// Blocks until there is a result. True: the caller's own time limit made one, and the engine
     /// is to be told.
-    pub(crate) fn wait(&self, clock: impl Fn() -> Mono) -> bool {
+    pub fn wait(&self, clock: impl Fn() -> Mono) -> bool {
         if self.is_decided() {
             return false;
         }

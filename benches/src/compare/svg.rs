@@ -5,7 +5,7 @@ use crate::table::{Cell, Spread, processor, rate};
 use lockclient_load::Found;
 use std::fmt::Write;
 
-const WIDTH: f64 = 400.0;
+const WIDTH: f64 = 430.0;
 const HEIGHT: f64 = 250.0;
 /// Around the plotted area of a panel: for the numbers at its axes.
 const LEFT: f64 = 62.0;
@@ -179,6 +179,6 @@ fn panel(svg: &mut String, metric: &Metric, placement: Placement, cells: &[&Cell
             contender.name(),
             colour = colour(contender)
         );
-        legend += 24.0 + 5.6 * contender.name().len() as f64;
+        legend += 22.0 + 5.3 * contender.name().len() as f64;
     }
 }
