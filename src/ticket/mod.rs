@@ -20,5 +20,5 @@ pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
 pub(crate) use reply::Reply;
 pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
-pub use slot::{Cancel, Ending, Slot, Take};
-pub(crate) use slot::{Hook, Waited};
+pub(crate) use slot::Hook;
+pub use slot::{Cancel, Ending, Slot, Take, Waited};

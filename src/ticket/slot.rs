@@ -130,7 +130,7 @@ pub enum Cancel {
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub enum Waited {
     /// There is a result.
     Decided,
     /// The caller's own time limit made one, and the engine is to be told.
@@ -422,7 +422,7 @@ impl Slot {
     }
 
     /// Blocks until there is a result, or for `at_most` if that is given.
-    pub(crate) fn wait(&self, clock: impl Fn() -> Mono, at_most: Option<Duration>) -> Waited {
+    pub fn wait(&self, clock: impl Fn() -> Mono, at_most: Option<Duration>) -> Waited {
         if self.is_decided() {
             return Waited::Decided;
         }
