@@ -1,5 +1,6 @@
 //! Lock keys: 1 to 128 bytes, kept inline so that copying one never allocates.
 
+use super::scan;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -56,28 +57,36 @@ impl Key {
     /// # Errors
     /// As [`Key::new`], without [`KeyError::CarriageReturn`].
     pub fn from_wire(bytes: &[u8]) -> Result<Key, KeyError> {
+        Key::check_wire(bytes)?;
+        let mut key = Key { len: bytes.len() as u8, bytes: [0; MAX_KEY] };
+        key.bytes[..bytes.len()].copy_from_slice(bytes);
+        Ok(key)
+    }
+
+    /// Checks `bytes` as [`Key::from_wire`] does, and copies nothing.
+    ///
+    /// # Errors
+    /// As [`Key::from_wire`].
+    pub fn check_wire(bytes: &[u8]) -> Result<(), KeyError> {
         if bytes.is_empty() {
             return Err(KeyError::Empty);
         }
         if bytes.len() > MAX_KEY {
             return Err(KeyError::TooLong(bytes.len()));
         }
-        // Whether all is well, as it nearly always is, one pass without a branch tells.
-        let plain = |byte: &u8| byte.is_ascii() & (*byte != b' ') & (*byte != b'\n');
-        if !bytes.iter().fold(true, |all, byte| all & plain(byte)) {
-            if std::str::from_utf8(bytes).is_err() {
-                return Err(KeyError::NotUtf8);
-            }
-            if bytes.contains(&b' ') {
-                return Err(KeyError::Space);
-            }
-            if bytes.contains(&b'\n') {
-                return Err(KeyError::Newline);
-            }
+        if scan::is_plain(bytes) {
+            return Ok(());
         }
-        let mut key = Key { len: bytes.len() as u8, bytes: [0; MAX_KEY] };
-        key.bytes[..bytes.len()].copy_from_slice(bytes);
-        Ok(key)
+        if std::str::from_utf8(bytes).is_err() {
+            return Err(KeyError::NotUtf8);
+        }
+        if bytes.contains(&b' ') {
+            return Err(KeyError::Space);
+        }
+        if bytes.contains(&b'\n') {
+            return Err(KeyError::Newline);
+        }
+        Ok(())
     }
 
     /// The key's bytes, valid UTF-8.
