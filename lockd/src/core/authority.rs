@@ -130,6 +130,7 @@ mod tests {
         assert_eq!(issue_all(&mut authority), [u64::MAX - 2, u64::MAX - 1]);
         assert!(authority.is_spent());
         assert!(Authority::volatile(u64::MAX, u64::MAX).is_spent());
+        assert_eq!(issue_all(&mut Authority::volatile(5, 5)), [5], "the only one");
         let journal = Box::new(Recorder::default());
         assert!(Authority::durable(u64::MAX, journal).is_spent());
     }
@@ -187,20 +188,31 @@ mod tests {
         assert!(!authority.allow(5) && authority.is_spent());
     }
 
+    /// Allows tokens up to this one, whatever was issued.
+    #[derive(Debug)]
+    struct UpTo(u64);
+
+    impl Journal for UpTo {
+        fn reserve(&mut self, _: u64, _: u8) -> io::Result<u64> {
+            Ok(self.0)
+        }
+
+        fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn a_journal_that_has_nothing_left_to_allow_ends_it() {
-        #[derive(Debug)]
-        struct Dry;
-        impl Journal for Dry {
-            fn reserve(&mut self, _: u64, _: u8) -> io::Result<u64> {
-                Ok(5)
-            }
-            fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let mut authority = Authority::durable(4, Box::new(Dry));
+        let mut authority = Authority::durable(4, Box::new(UpTo(5)));
         assert_eq!(issue_all(&mut authority), [4, 5]);
+        assert!(authority.is_spent());
+    }
+
+    #[test]
+    fn a_journal_cannot_allow_more_than_there_is() {
+        let mut authority = Authority::durable(u64::MAX - 1, Box::new(UpTo(u64::MAX)));
+        assert_eq!(issue_all(&mut authority), [u64::MAX - 1], "the last one, and no other");
         assert!(authority.is_spent());
     }
 }
