@@ -138,6 +138,7 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Recorder {
         calls: Arc<Mutex<Vec<(u64, u8)>>>,
+        stops: Arc<Mutex<Vec<(u64, Duration)>>>,
         fail: Arc<Mutex<bool>>,
     }
 
@@ -150,7 +151,8 @@ mod tests {
             Ok(issued / 10 * 10 + 10)
         }
 
-        fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
+        fn stop(&mut self, issued: u64, remaining: Duration) -> io::Result<()> {
+            self.stops.lock().unwrap().push((issued, remaining));
             Ok(())
         }
     }
@@ -186,6 +188,20 @@ mod tests {
         assert!(!authority.allow(6));
         *recorder.fail.lock().unwrap() = false;
         assert!(!authority.allow(5) && authority.is_spent());
+        authority.settle();
+        assert!(!authority.allow(5) && authority.is_spent());
+        assert_eq!(*recorder.calls.lock().unwrap(), [(0, 5)]);
+    }
+
+    #[test]
+    fn a_stop_records_the_last_token_and_is_the_end() {
+        let recorder = Recorder::default();
+        let mut authority = Authority::durable(4, Box::new(recorder.clone()));
+        assert!(authority.allow(1));
+        assert_eq!(authority.issue(), 4);
+        authority.stop(Duration::from_secs(7)).unwrap();
+        assert_eq!(*recorder.stops.lock().unwrap(), [(4, Duration::from_secs(7))]);
+        assert!(!authority.allow(1) && authority.is_spent());
     }
 
     /// Allows tokens up to this one, whatever was issued.

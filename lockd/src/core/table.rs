@@ -249,4 +249,31 @@ mod tests {
         }
         assert_eq!(table.slots(), 100);
     }
+
+    #[test]
+    fn keys_with_the_same_hash_are_told_apart() {
+        let mut table = Table::new();
+        let slots = [b"a", b"b", b"c"].map(|key| table.insert(5, key));
+        assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key)), slots.map(Some));
+        assert_eq!(table.find(5, b"d"), None);
+        table.remove(slots[1]);
+        assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key).is_some()), [true, false, true]);
+    }
+
+    #[test]
+    fn there_are_as_many_buckets_as_there_were_locks_at_most() {
+        let mut table = Table::new();
+        let key = |number: usize| number.to_be_bytes();
+        for round in 0..2 {
+            let mut slots = Vec::new();
+            for held in 1..=100 {
+                slots.push(table.insert(table.hash(&key(held)), &key(held)));
+                let most = if round == 0 { held.max(FIRST_BUCKETS) } else { 100 };
+                assert_eq!(table.buckets.len(), most);
+            }
+            for slot in slots {
+                table.remove(slot);
+            }
+        }
+    }
 }

@@ -82,6 +82,23 @@ fn the_list_shows_each_lock_once_in_pieces_of_any_size() {
 }
 
 #[test]
+fn the_list_looks_at_as_many_places_as_it_was_asked_to() {
+    let mut world = World::new(ROOMY);
+    for number in 0..5u64 {
+        world.take(1, number + 1, &format!("k{number}"), 50);
+    }
+    let list = |from, places| {
+        let (held, next) = world.core.inspect(b"", from, places, 100, world.now);
+        let keys: Vec<String> = held.into_iter().map(|held| held.key).collect();
+        (keys.join(" "), next)
+    };
+    assert_eq!(list(0, 1), ("k0".to_owned(), Some(1)));
+    assert_eq!(list(1, 3), ("k1 k2 k3".to_owned(), Some(4)));
+    assert_eq!(list(4, 3), ("k4".to_owned(), None));
+    assert_eq!(list(0, 0), (String::new(), Some(0)));
+}
+
+#[test]
 fn the_list_leaves_out_leases_that_are_over() {
     let mut world = World::new(ROOMY);
     world.take(1, 1, "k", 5);
