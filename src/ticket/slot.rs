@@ -37,7 +37,7 @@ const LEAST_REMAINDER: Duration = Duration::from_millis(1);
 const PHASE: u32 = 0xff;
 /// Somebody sleeps on the condition variable.
 const WAITING: u32 = 0x100;
-/// There is a descriptor or a completion queue to tell.
+/// There is a descriptor to tell.
 const HOOKED: u32 = 0x200;
 
 const UNSENT: u32 = 0;
@@ -184,11 +184,7 @@ impl Slot {
 
     /// The same, with somebody else to tell.
     pub(crate) fn hooked(call: AcquireCall, enforce_budget: bool, hook: Hook) -> Slot {
-        Slot {
-            state: AtomicU32::new(UNSENT | HOOKED),
-            hook: Some(hook),
-            ..Slot::new(call, enforce_budget)
-        }
+        Slot { hook: Some(hook), ..Slot::new(call, enforce_budget) }
     }
 
     /// Makes a slot that nobody else knows ready for another acquire. Not one with a hook or a
@@ -236,31 +232,31 @@ impl Slot {
         self.state.load(Ordering::Acquire) & PHASE
     }
 
-    /// Moves from any phase that `from` allows to `to`; the flags stay. Says from where.
-    fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> Option<u32> {
+    /// Moves from any phase that `from` allows to `to`; the flags stay. False: from none.
+    fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> bool {
         let mut state = self.state.load(Ordering::Acquire);
         while from(state & PHASE) {
             let next = state & !PHASE | to;
             match self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
             {
-                Ok(_) => return Some(state & PHASE),
+                Ok(_) => return true,
                 Err(now) => state = now,
             }
         }
-        None
+        false
     }
 
     /// The background thread: the first byte may leave now. False: it was given up.
     pub(super) fn claim(&self, end: Mono) -> bool {
         // While the phase is UNSENT nobody reads this.
         self.end.store(end.0, Ordering::Relaxed);
-        self.change(SENT, |phase| phase == UNSENT).is_some()
+        self.change(SENT, |phase| phase == UNSENT)
     }
 
     /// The background thread: no byte left after all. True: a sleeping caller has to be woken,
     /// since its time limit is another one now.
     pub(super) fn unclaim(&self) -> bool {
-        self.change(UNSENT, |phase| phase == SENT).is_some()
+        self.change(UNSENT, |phase| phase == SENT)
             && self.state.load(Ordering::Relaxed) & WAITING != 0
     }
 
@@ -297,12 +293,12 @@ impl Slot {
             }
             AcquireOutcome::OwnerExhausted => OWNER_EXHAUSTED,
         };
-        self.change(phase, |phase| phase < GRANTED).is_some()
+        self.change(phase, |phase| phase < GRANTED)
     }
 
     /// The background thread has ended, or cannot be reached.
     pub(crate) fn abandon(&self) {
-        if self.change(ABANDONED, |phase| phase == SENT).is_none() {
+        if !self.change(ABANDONED, |phase| phase == SENT) {
             self.change(THREAD_ENDED, |phase| phase == UNSENT);
         }
     }
@@ -310,16 +306,16 @@ impl Slot {
     /// The background thread: the deadline of an untaken grant has passed. Its token, if it is
     /// still untaken.
     pub(super) fn lapse(&self) -> Option<u64> {
-        self.change(LATE_GRANT, |phase| phase == GRANTED)?;
-        Some(self.token.load(Ordering::Relaxed))
+        self.change(LATE_GRANT, |phase| phase == GRANTED)
+            .then(|| self.token.load(Ordering::Relaxed))
     }
 
     /// The background thread: the client is closed. The token of a grant that nobody has taken.
     pub(super) fn recall(&self) -> Option<u64> {
         // No result that a grant can have become has this.
         self.reason.store(Reason::new(ReasonKind::Closed).pack(), Ordering::Relaxed);
-        self.change(INDETERMINATE, |phase| phase == GRANTED)?;
-        Some(self.token.load(Ordering::Relaxed))
+        self.change(INDETERMINATE, |phase| phase == GRANTED)
+            .then(|| self.token.load(Ordering::Relaxed))
     }
 
     /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
@@ -439,7 +435,7 @@ impl Slot {
         if phase < GRANTED {
             return Take::Pending;
         }
-        if self.change(TAKEN, |current| current == phase).is_none() {
+        if !self.change(TAKEN, |current| current == phase) {
             // A grant may lapse or be cancelled at this moment; a second look finds what it is
             // now, and nothing follows but TAKEN.
             return if phase == GRANTED { self.take(now) } else { Take::Before };

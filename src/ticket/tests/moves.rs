@@ -1,0 +1,68 @@
+//! How a slot moves, step by step.
+
+use super::*;
+
+#[test]
+fn snd_5_what_is_to_be_tried_again_after_busy_is_unsent_until_then() {
+    let mut desk = Desk::new();
+    let slot = Arc::new(slot(1_000));
+    desk.admit(id(0), slot.clone());
+    assert!(desk.claim(id(0), Mono(1)));
+    desk.retry(id(0));
+    assert!(desk.claim(id(0), Mono(1)));
+    desk.retry(id(0));
+    assert_eq!(slot.cancel(), Cancel::Withdrawn);
+    assert_eq!(slot.take(at(0)), Take::Ended(Ending::Cancelled));
+}
+
+#[test]
+fn dl_3_a_sleeping_caller_is_told_that_its_acquire_is_unsent_again() {
+    for unsend in [<Desk as Gate>::unclaim, Desk::retry] {
+        let start = sys::mono();
+        let mut desk = Desk::new();
+        let slot = Arc::new(Slot::new(call(start + ms(30), 10, 4), false));
+        desk.admit(id(0), slot.clone());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| slot.wait(sys::mono));
+            while !waiter.is_finished() {
+                // It may fall asleep while this holds, for as long as this says.
+                desk.claim(id(0), start + Duration::from_secs(60));
+                unsend(&mut desk, id(0));
+                desk.tell();
+                std::thread::yield_now();
+            }
+            assert!(waiter.join().unwrap());
+        });
+        assert!(sys::mono().since(start) < Duration::from_secs(30));
+    }
+}
+
+#[test]
+fn what_is_decided_is_decided() {
+    let slot = slot(1_000);
+    assert!(slot.claim(Mono(1)));
+    assert!(slot.decide(granted(5, 0)));
+    assert!(!slot.decide(AcquireOutcome::TimedOut));
+    assert!(!slot.unclaim() && !slot.claim(Mono(1)));
+    slot.abandon();
+    assert!(matches!(slot.take(at(0)), Take::Granted { grant: Grant { token: 5, .. }, .. }));
+    assert!(!slot.decide(AcquireOutcome::TimedOut), "nor after it was taken");
+}
+
+#[test]
+fn a_close_recalls_the_grants_that_nobody_has_taken() {
+    let mut desk = Desk::new();
+    let slots = [1u64, 2, 3].map(|token| {
+        let slot = Arc::new(slot(1_000));
+        desk.admit(id(0), slot.clone());
+        assert!(desk.complete(id(0), granted(token, 0)).is_none());
+        slot
+    });
+    assert!(matches!(slots[1].take(at(0)), Take::Granted { .. }));
+    let mut tokens: Vec<u64> =
+        std::iter::from_fn(|| desk.recall()).map(|back| back.token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, [1, 3]);
+    assert_eq!(slots[0].take(at(0)), unknown(ReasonKind::Closed));
+    assert_eq!(slots[1].take(at(0)), Take::Before);
+}
