@@ -113,6 +113,19 @@ fn busy_retry_stops_when_the_client_closes() {
 }
 
 #[test]
+fn busy_retry_ends_busy_when_nobody_accepts_the_secret_any_more() {
+    let mut world = retrying();
+    let conn = world.only();
+    let answered = world.ask(lock("k", 60));
+    busy(&mut world, "k");
+    world.socket(conn).room = 0;
+    let unsent = world.ask(lock("u", 60));
+    world.answer(conn, ServerFrame::Error { code: b"auth_failed" });
+    assert_eq!(world.outcome(answered), Some(AcquireOutcome::Busy), "it was sent, and answered");
+    assert!(matches!(world.outcome(unsent), Some(AcquireOutcome::Auth(_))));
+}
+
+#[test]
 fn busy_retry_with_a_strict_deadline_leaves_time_for_the_answer() {
     for (answered, retried) in [(0, true), (400, true), (511, false), (900, false)] {
         let mut world = World::ready_with(Settings {
