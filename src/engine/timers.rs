@@ -80,15 +80,15 @@ impl Engine {
         (!self.owners.is_exhausted()).then_some(self.settings.idle_probe)
     }
 
+    /// A connection's timer has come up.
     fn connection_due(&mut self, at: usize, now: Now) {
-        let idle = self.idle_probe();
         let conn = &mut self.conns[at];
         if matches!(conn.phase, Phase::Dialing) {
             let reason = Reason::new(ReasonKind::ConnectTimeout).at(conn.endpoint);
             self.lose(at, Loss::fault(reason), now);
         } else if conn.is_lingering() || conn.silence(now.mono).is_some() {
             self.drain(at);
-        } else if conn.wants_probe(idle, now.mono) {
+        } else {
             conn.begin_probe(now.mono);
         }
     }

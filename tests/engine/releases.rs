@@ -364,3 +364,22 @@ fn rel_6_a_release_whose_time_is_over_does_not_hold_the_close() {
     world.advance(NANO);
     assert!(world.engine.is_drained());
 }
+
+#[test]
+fn rel_6_a_release_whose_answer_comes_after_its_time_does_not_hold_the_close_either() {
+    let mut world = World::single();
+    let conn = world.only();
+    let release = world.release("r", 5, ReleaseKind::Awaited);
+    let owner = world.releases("r")[0].1;
+    world.advance(5 * SECOND);
+    assert!(matches!(world.release_outcome(release), Some(ReleaseOutcome::Unconfirmed(_))));
+    world.answer(conn, ServerFrame::Released { owner, key: b"r" });
+    // The next one counts again.
+    world.release("r", 6, ReleaseKind::Awaited);
+    world.engine.shutdown(world.now);
+    world.settle();
+    assert!(!world.engine.is_drained());
+    let owner = world.releases("r")[1].1;
+    world.answer(conn, ServerFrame::Released { owner, key: b"r" });
+    assert!(world.engine.is_drained());
+}

@@ -66,3 +66,12 @@ fn a_close_recalls_the_grants_that_nobody_has_taken() {
     assert_eq!(slots[0].take(at(0)), unknown(ReasonKind::Closed));
     assert_eq!(slots[1].take(at(0)), Take::Before);
 }
+
+#[test]
+fn clo_1_a_poll_that_comes_50_ms_late_may_have_stood_still() {
+    let slot = slot(1_000);
+    assert!(slot.claim(Mono(1_700 * MS)));
+    assert!(!slot.expire_polled(Mono(1_800 * MS)));
+    assert!(!slot.expire_polled(Mono(1_850 * MS - 1)));
+    assert!(slot.expire_polled(Mono(1_850 * MS)));
+}
