@@ -4,6 +4,7 @@ use crate::harness::*;
 use lockclient::engine::{AcquireOutcome, Settings};
 use lockclient::wire::ServerFrame;
 use std::collections::HashSet;
+use std::time::Duration;
 
 fn retrying() -> World {
     World::ready_with(Settings { busy_retry: true, connections: 1, ..settings() })
@@ -77,6 +78,24 @@ fn busy_retry_that_does_not_fit_before_the_deadline_is_busy() {
     world.advance(ms(1_200));
     busy(&mut world, "k");
     assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy));
+}
+
+#[test]
+fn busy_retry_that_would_come_just_at_the_deadline_is_busy_at_once() {
+    let mut world = retrying();
+    world.ask(lock("k", 60));
+    busy(&mut world, "k");
+    let answered = world.mono();
+    world.advance(ms(20));
+    let backoff = world.acquires("k")[1].at.since(answered);
+    // The same seed: the same backoff.
+    for (more, outcome) in [(0, Some(AcquireOutcome::Busy)), (1, None)] {
+        let mut world = retrying();
+        let id = world.ask(lock("k", 1));
+        world.advance(SECOND - backoff - Duration::from_nanos(more));
+        busy(&mut world, "k");
+        assert_eq!(world.outcome(id), outcome);
+    }
 }
 
 #[test]

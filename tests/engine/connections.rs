@@ -292,6 +292,20 @@ fn con_4_released_for_an_answer_to_the_probe_is_a_mismatch() {
 }
 
 #[test]
+fn con_4_an_answer_to_the_probe_echoes_its_owner_and_its_key() {
+    for (other, key) in [(1, &b"_probe"[..]), (0, b"k")] {
+        let mut world = World::new(settings());
+        world.nodes[0] = Node::Accepts;
+        world.fire();
+        let conn = world.only();
+        let (_, owner) = world.probes(conn)[0];
+        world.answer(conn, ServerFrame::NotHeld { owner: owner + other, key });
+        assert_eq!(world.state(conn), State::Closed);
+        assert_eq!(world.engine.last_error().kind, ReasonKind::Mismatch);
+    }
+}
+
+#[test]
 fn con_5_an_idle_connection_is_probed_every_ten_seconds() {
     let mut world = World::ready();
     let (conn, start) = (world.only(), world.mono());

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use crate::nodes::{Node, State};
 use lockclient::ReasonKind;
-use lockclient::engine::{ConnId, Event, Settings};
+use lockclient::engine::{ConnId, Event, ReleaseKind, Settings};
 use lockclient::wire::ServerFrame;
 
 /// Every change of the hint, in order.
@@ -36,6 +36,22 @@ fn con_3_a_leader_whose_connection_ends_is_still_the_leader() {
     world.advance(ms(100));
     assert_eq!(world.sockets[&world.only()].endpoint, 1);
     assert_eq!(hints(&world), [Some(1)]);
+}
+
+#[test]
+fn con_3_a_former_leader_is_let_go_once_its_last_release_is_answered() {
+    let mut world = World::new(Settings { endpoints: endpoints(2), ..settings() });
+    world.fire();
+    let former = world.only();
+    world.release("r", 5, ReleaseKind::Awaited);
+    let owner = world.releases("r")[0].1;
+    world.answer(former, ServerFrame::Leader { leader: b"b:1" });
+    world.fire();
+    world.fire();
+    assert_eq!((world.open().len(), world.state(former)), (2, State::Open));
+    world.answer(former, ServerFrame::Released { owner, key: b"r" });
+    world.fire();
+    assert_eq!(world.state(former), State::Closed);
 }
 
 #[test]

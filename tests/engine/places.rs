@@ -3,7 +3,7 @@
 use crate::harness::*;
 use crate::nodes::{Node, State};
 use lockclient::ReasonKind;
-use lockclient::engine::{AcquireOutcome, Settings};
+use lockclient::engine::{AcquireOutcome, ReleaseKind, ReleaseOutcome, Settings};
 use lockclient::wire::ServerFrame;
 use std::collections::HashSet;
 
@@ -236,4 +236,19 @@ fn con_6_lingering_connections_take_nobodys_place() {
     }
     let lingering = world.sockets.values().filter(|s| s.state == State::HalfClosed).count();
     assert_eq!(lingering, 5);
+}
+
+#[test]
+fn an_answer_gives_no_reason_to_look_after_the_connections() {
+    let mut world = World::ready();
+    let id = world.ask(lock("k", 60));
+    let release = world.release("r", 5, ReleaseKind::Awaited);
+    world.fire();
+    world.grant_it("k", 5);
+    assert_eq!(world.grant(id).token, 5);
+    assert!(world.engine.next_timeout() > Some(world.mono()));
+    let (conn, owner, _) = world.releases("r")[0];
+    world.answer(conn, ServerFrame::Released { owner, key: b"r" });
+    assert_eq!(world.release_outcome(release), Some(ReleaseOutcome::Released));
+    assert!(world.engine.next_timeout() > Some(world.mono()));
 }
