@@ -49,10 +49,11 @@ impl Engine {
         let deadline = request.call.deadline;
         let over = deadline <= now.mono;
         match request.place {
-            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff(_) if over => {
+            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff if over => {
                 self.finish_unsent(id);
             }
-            Place::Backoff(at) if at <= now.mono => {
+            // The only timer that comes before the deadline is that of the next try.
+            Place::Backoff => {
                 let class = request.call.class;
                 self.requeue([id]);
                 if self.wants_connection(class) {

@@ -55,6 +55,20 @@ fn con_3_a_former_leader_is_let_go_once_its_last_release_is_answered() {
 }
 
 #[test]
+fn con_3_a_former_leader_whose_socket_took_nothing_of_a_release_is_let_go() {
+    let mut world = World::new(Settings { endpoints: endpoints(2), ..settings() });
+    world.fire();
+    let former = world.only();
+    world.socket(former).room = 0;
+    world.release("r", 5, ReleaseKind::Awaited);
+    world.answer(former, ServerFrame::Leader { leader: b"b:1" });
+    world.fire();
+    world.fire();
+    assert_eq!(world.sockets[&world.releases("r")[0].0].endpoint, 1);
+    assert_eq!(world.state(former), State::Closed);
+}
+
+#[test]
 fn con_3_a_leader_that_is_reached_stays_though_it_refuses_another_connection() {
     let (mut world, conn) = led();
     world.ask(lock("k", 30));

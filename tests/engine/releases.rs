@@ -262,6 +262,20 @@ fn rel_4_releases_go_before_acquires_on_other_connections_too() {
 }
 
 #[test]
+fn rel_4_a_release_goes_where_there_is_room() {
+    let mut world = World::ready();
+    world.ask(lock("k", 30));
+    world.ask(attempt("t"));
+    let (first, last) = (world.acquire("k").conn, world.acquire("t").conn);
+    assert_ne!(first, last);
+    // The connection that was used last is full.
+    world.socket(last).room = 0;
+    world.ask(attempt("u"));
+    world.release("r", 5, ReleaseKind::Guard);
+    assert_eq!(world.releases("r")[0].0, first);
+}
+
+#[test]
 fn gr_5_an_unconfirmed_release_can_be_tried_again_with_its_token() {
     let mut world = World::single();
     let first = world.release("k", 9, ReleaseKind::Awaited);

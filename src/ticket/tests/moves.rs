@@ -75,3 +75,52 @@ fn clo_1_a_poll_that_comes_50_ms_late_may_have_stood_still() {
     assert!(!slot.expire_polled(Mono(1_850 * MS - 1)));
     assert!(slot.expire_polled(Mono(1_850 * MS)));
 }
+
+#[test]
+fn host_6_a_blocked_caller_sleeps() {
+    let start = sys::mono();
+    let slot = Slot::new(call(start + ms(50), 10, 4), false);
+    let looks = AtomicU32::new(0);
+    assert!(slot.wait(|| {
+        looks.fetch_add(1, Ordering::Relaxed);
+        sys::mono()
+    }));
+    assert!(sys::mono().since(start) >= ms(70));
+    assert!(
+        looks.into_inner() < 100,
+        "it looks at the clock when it is woken, and not all the time"
+    );
+}
+
+#[test]
+fn clo_1_a_caller_that_wakes_long_after_its_limit_waits_for_answers_to_be_read() {
+    let start = sys::mono();
+    let long_ago = Mono(start.0 - 200 * MS);
+    let slot = Slot::new(call(long_ago, 10, 4), false);
+    assert!(slot.wait(sys::mono));
+    assert!(sys::mono().since(start) >= ms(50));
+}
+
+#[test]
+fn host_6_a_caller_that_wakes_in_time_gives_up_at_once() {
+    // Under load some wake late; all of them would only if they waited for something.
+    let in_time = (0..100).any(|_| {
+        let start = sys::mono();
+        assert!(Slot::new(call(start, 10, 4), false).wait(sys::mono));
+        sys::mono().since(start) < ms(20 + 40)
+    });
+    assert!(in_time);
+}
+
+#[test]
+fn gr_4_what_is_just_enough_is_handed_over() {
+    // A lease of 10 s less what has passed, a thousandth of that and 1 ms: 1 ms, and 4 s.
+    for (enforce, elapsed) in [(false, 9_988_011_989), (true, 5_993_006_994)] {
+        for (more, kept) in [(0, true), (1, false)] {
+            let slot = Slot::new(call(Mono(1_000 * MS), 10, 4), enforce);
+            assert!(slot.decide(granted(5, 0)));
+            let now = Now { mono: Mono(0), boot: Boot(elapsed + more) };
+            assert_eq!(matches!(slot.take(now), Take::Granted { .. }), kept, "{elapsed} {more}");
+        }
+    }
+}
