@@ -110,4 +110,22 @@ mod tests {
         assert!(keys.admit(&key, there, 5, all));
         Ok(())
     }
+
+    #[test]
+    fn snd_6_an_acquire_waits_for_every_release_of_its_key() -> Result<(), crate::wire::KeyError> {
+        let (key, here) = (Key::new(b"k")?, ConnId(1));
+        let mut keys = ReleasingKeys::default();
+        let all = |_| true;
+        keys.begin(&key);
+        keys.begin(&key);
+        assert_eq!(keys.sent(&key, here), [0; 0]);
+        assert!(!keys.admit(&key, here, 1, all), "the other has not gone out");
+        keys.unsent(&key);
+        assert_eq!(keys.sent(&key, here), [1]);
+        assert!(!keys.admit(&key, here, 2, all), "again only one of them has");
+        assert_eq!(keys.end(&key, true), [0; 0]);
+        assert!(!keys.admit(&key, here, 3, all), "one has ended, the other has not gone out");
+        assert_eq!(keys.end(&key, false), [2, 3]);
+        Ok(())
+    }
 }

@@ -251,6 +251,7 @@ fn con_4_no_acquire_goes_out_before_the_probe_is_answered() {
     world.answer(conn, ServerFrame::NotHeld { owner, key: b"_probe" });
     assert_eq!(world.acquire("k").conn, conn);
     assert_eq!((world.outcome(id), world.counters().connects), (None, 1));
+    assert_eq!(world.counters().connections_now, 1);
 }
 
 #[test]

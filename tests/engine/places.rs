@@ -319,5 +319,6 @@ fn con_6_who_waits_before_a_full_socket_wakes_nobody() {
     // The driver's clock stands still while a timer wants to be looked at again and again.
     world.advance(SECOND);
     assert_eq!((world.outcome(id), world.acquires("t")), (None, vec![]));
+    assert_eq!((world.counters().queued_now, world.counters().in_flight_now), (1, 1));
     assert_eq!(world.mono(), start + SECOND);
 }
