@@ -232,31 +232,31 @@ impl Slot {
         self.state.load(Ordering::Acquire) & PHASE
     }
 
-    /// Moves from any phase that `from` allows to `to`; the flags stay. False: from none.
-    fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> bool {
+    /// Moves from any phase that `from` allows to `to`; the flags stay. Says from where.
+    fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> Option<u32> {
         let mut state = self.state.load(Ordering::Acquire);
         while from(state & PHASE) {
             let next = state & !PHASE | to;
             match self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
             {
-                Ok(_) => return true,
+                Ok(_) => return Some(state & PHASE),
                 Err(now) => state = now,
             }
         }
-        false
+        None
     }
 
     /// The background thread: the first byte may leave now. False: it was given up.
     pub(super) fn claim(&self, end: Mono) -> bool {
         // While the phase is UNSENT nobody reads this.
         self.end.store(end.0, Ordering::Relaxed);
-        self.change(SENT, |phase| phase == UNSENT)
+        self.change(SENT, |phase| phase == UNSENT).is_some()
     }
 
     /// The background thread: no byte left after all. True: a sleeping caller has to be woken,
     /// since its time limit is another one now.
     pub(super) fn unclaim(&self) -> bool {
-        self.change(UNSENT, |phase| phase == SENT)
+        self.change(UNSENT, |phase| phase == SENT).is_some()
             && self.state.load(Ordering::Relaxed) & WAITING != 0
     }
 
@@ -293,12 +293,12 @@ impl Slot {
             }
             AcquireOutcome::OwnerExhausted => OWNER_EXHAUSTED,
         };
-        self.change(phase, |phase| phase < GRANTED)
+        self.change(phase, |phase| phase < GRANTED).is_some()
     }
 
     /// The background thread has ended, or cannot be reached.
     pub(crate) fn abandon(&self) {
-        if !self.change(ABANDONED, |phase| phase == SENT) {
+        if self.change(ABANDONED, |phase| phase == SENT).is_none() {
             self.change(THREAD_ENDED, |phase| phase == UNSENT);
         }
     }
@@ -306,16 +306,16 @@ impl Slot {
     /// The background thread: the deadline of an untaken grant has passed. Its token, if it is
     /// still untaken.
     pub(super) fn lapse(&self) -> Option<u64> {
-        self.change(LATE_GRANT, |phase| phase == GRANTED)
-            .then(|| self.token.load(Ordering::Relaxed))
+        self.change(LATE_GRANT, |phase| phase == GRANTED)?;
+        Some(self.token.load(Ordering::Relaxed))
     }
 
     /// The background thread: the client is closed. The token of a grant that nobody has taken.
     pub(super) fn recall(&self) -> Option<u64> {
         // No result that a grant can have become has this.
         self.reason.store(Reason::new(ReasonKind::Closed).pack(), Ordering::Relaxed);
-        self.change(INDETERMINATE, |phase| phase == GRANTED)
-            .then(|| self.token.load(Ordering::Relaxed))
+        self.change(INDETERMINATE, |phase| phase == GRANTED)?;
+        Some(self.token.load(Ordering::Relaxed))
     }
 
     /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
@@ -435,7 +435,7 @@ impl Slot {
         if phase < GRANTED {
             return Take::Pending;
         }
-        if !self.change(TAKEN, |current| current == phase) {
+        if self.change(TAKEN, |current| current == phase).is_none() {
             // A grant may lapse or be cancelled at this moment; a second look finds what it is
             // now, and nothing follows but TAKEN.
             return if phase == GRANTED { self.take(now) } else { Take::Before };
