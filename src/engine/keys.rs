@@ -159,4 +159,23 @@ mod tests {
         assert_ne!(one.mark(&key), other.mark(&key), "the seed counts");
         Ok(())
     }
+
+    #[test]
+    fn snd_6_an_acquire_waits_for_every_release_of_its_key() -> Result<(), crate::wire::KeyError> {
+        let (key, here) = (Key::new(b"k")?, ConnId(1));
+        let mut keys = ReleasingKeys::new(7);
+        let mark = keys.mark(&key);
+        let all = |_| true;
+        keys.begin(mark);
+        keys.begin(mark);
+        assert_eq!(keys.sent(mark, here), [0; 0]);
+        assert!(!keys.admit(&key, here, 1, all), "the other has not gone out");
+        keys.unsent(mark);
+        assert_eq!(keys.sent(mark, here), [1]);
+        assert!(!keys.admit(&key, here, 2, all), "again only one of them has");
+        assert_eq!(keys.end(mark, true), [0; 0]);
+        assert!(!keys.admit(&key, here, 3, all), "one has ended, the other has not gone out");
+        assert_eq!(keys.end(mark, false), [2, 3]);
+        Ok(())
+    }
 }

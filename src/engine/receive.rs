@@ -240,7 +240,7 @@ impl Engine {
         };
         self.owners.forget(std::mem::replace(&mut request.owner, owner));
         request.retries += 1;
-        request.place = Place::Backoff(retry_at);
+        request.place = Place::Backoff;
         self.queued += 1;
         self.timers.push(retry_at, id);
         let lease = request.call.lease;

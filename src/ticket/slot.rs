@@ -38,7 +38,7 @@ const LEAST_REMAINDER: Duration = Duration::from_millis(1);
 const PHASE: u32 = 0xff;
 /// Somebody sleeps on the condition variable, or is about to.
 const WAITING: u32 = 0x100;
-/// There is a descriptor or a completion queue to tell.
+/// There is a descriptor to tell.
 const HOOKED: u32 = 0x200;
 
 const UNSENT: u32 = 0;
@@ -203,11 +203,7 @@ impl Slot {
 
     /// The same, with somebody else to tell.
     pub(crate) fn hooked(call: AcquireCall, enforce: bool, changed: Condvar, hook: Hook) -> Slot {
-        Slot {
-            state: AtomicU32::new(UNSENT | HOOKED),
-            hook: Some(hook),
-            ..Slot::grouped(call, enforce, changed)
-        }
+        Slot { hook: Some(hook), ..Slot::grouped(call, enforce, changed) }
     }
 
     /// Makes a slot that nobody else knows ready for another acquire. Not one with a hook or a

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+mod keeping;
+mod moves;
+
 const MS: u64 = 1_000_000;
 
 fn ms(count: u64) -> Duration {
@@ -377,6 +380,7 @@ fn the_desk_moves_slots_by_their_ids() {
     assert!(!desk.claim(id(1), Mono(1)), "an id that is not there");
     assert!(!desk.claim(RequestId::unpack(8 << 32), Mono(1)), "an older id of the same place");
     desk.unclaim(id(0));
+    assert!(desk.claim(id(0), Mono(1)), "it was unsent again");
     assert!(desk.complete(id(0), AcquireOutcome::Busy).is_none());
     assert_eq!(first.take(at(0)), Take::Ended(Ending::Busy));
     assert_eq!(desk.withdraw(&first), None, "the engine has ended it");
