@@ -11,7 +11,7 @@ mod tools;
 
 use lockclient_load::{Extent, Load};
 use std::path::Path;
-use tools::{Counter, INSTRUCTIONS, SYSCALLS, c, check, is_skipped, lockd, rust, turn};
+use tools::{Counter, SYSCALLS, c, check, is_skipped, lockd, rust, turn};
 
 const MANY: usize = 64;
 
@@ -25,10 +25,10 @@ fn bounded(counter: &Counter, program: &Path, threads: usize, pairs: [u64; 2], b
     check(&what, counter.per_pair(program, threads, pairs), bound);
 }
 
-/// What is not optimized costs several times as much, which says nothing about what users get.
 #[cfg(not(debug_assertions))]
 mod instructions {
     use super::*;
+    use tools::INSTRUCTIONS;
 
     #[test]
     fn one_thread() {

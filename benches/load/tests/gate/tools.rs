@@ -82,6 +82,7 @@ pub(crate) struct Counter {
     total: fn(&str) -> Option<u64>,
 }
 
+#[cfg(not(debug_assertions))]
 pub(crate) const INSTRUCTIONS: Counter = Counter {
     what: "instructions",
     words: &["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=try"],
