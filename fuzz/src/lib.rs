@@ -4,6 +4,7 @@
 //! targets in `targets/` hand it what the fuzzer makes up; `tests/replay.rs` hands it the inputs in
 //! `corpus/`, so that every run of the tests goes the ways that the fuzzer has found.
 
+pub mod c_abi;
 pub mod decode;
 pub mod engine;
 mod input;

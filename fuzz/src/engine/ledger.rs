@@ -217,7 +217,8 @@ impl Ledger {
                     continue;
                 }
                 Ok(Some(ServerFrame::Accepted { proof })) => {
-                    let expected = wire.challenge.map(|nonce| server_proof(&SECRET, &nonce, &NONCE));
+                    let expected =
+                        wire.challenge.map(|nonce| server_proof(&SECRET, &nonce, &NONCE));
                     wire.proved |= expected.is_some_and(|expected| expected == *proof);
                     continue;
                 }

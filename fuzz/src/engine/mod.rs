@@ -70,12 +70,7 @@ impl Run {
         }
         world.fire();
         let ledger = Ledger::new(settings, world.now);
-        Run {
-            world,
-            ledger,
-            servers: Servers::default(),
-            untold: Vec::new(),
-        }
+        Run { world, ledger, servers: Servers::default(), untold: Vec::new() }
     }
 
     /// Has the ledger look at what happened, and the servers at what they were asked.

@@ -79,6 +79,15 @@ enum Life {
     Faulty,
 }
 
+/// A request without an answer.
+#[derive(Debug)]
+struct Open {
+    from: usize,
+    request: Request,
+    /// The turn in which it was read.
+    turn: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) inactive_until: Option<Time>,
@@ -88,7 +97,8 @@ pub(super) struct Ledger {
     /// Held keys. Those whose lease has ended may stay until somebody looks.
     held: BTreeMap<Vec<u8>, Grant>,
     /// Without an answer, in the order in which they came.
-    open: Vec<(usize, Request)>,
+    open: Vec<Open>,
+    turn: u64,
     lives: [Life; CONNECTIONS],
     /// Error codes that were answered and end a session.
     endings: [Option<Fault>; CONNECTIONS],
@@ -106,6 +116,7 @@ impl Ledger {
             most: most.min(u64::MAX - 1),
             held: BTreeMap::new(),
             open: Vec::new(),
+            turn: 0,
             lives: [Life::Closed; CONNECTIONS],
             endings: [None; CONNECTIONS],
             undone: BTreeSet::new(),
@@ -142,11 +153,11 @@ impl Ledger {
 
     /// The connection's waiters leave; what it holds stays held.
     pub(super) fn disconnect(&mut self, at: usize) {
-        self.open.retain(|(from, _)| *from != at);
+        self.open.retain(|open| open.from != at);
     }
 
     pub(super) fn close(&mut self, at: usize) {
-        assert!(!self.open.iter().any(|(from, _)| *from == at));
+        assert!(!self.open.iter().any(|open| open.from == at));
         self.lives[at] = Life::Closed;
     }
 
@@ -186,24 +197,24 @@ impl Ledger {
         answers: &[(usize, Vec<u8>)],
         now: Time,
     ) {
-        let before = self.open.len();
+        self.turn += 1;
         for (from, request) in requests {
-            match request {
-                Request::Proof => {}
-                _ => self.open.push((*from, request.clone())),
+            if *request != Request::Proof {
+                let (from, request, turn) = (*from, request.clone(), self.turn);
+                self.open.push(Open { from, request, turn });
             }
         }
         for (to, answer) in answers {
-            read(answer, |frame| self.answer(*to, frame, before, now));
+            read(answer, |frame| self.answer(*to, frame, now));
         }
         // What is not answered waits in a queue, or its session is over.
-        for (from, request) in self.open.iter().skip(before) {
+        for Open { from, request, .. } in self.open.iter().filter(|open| open.turn == self.turn) {
             let waits = matches!(request, Request::Acquire { wait: 1.., .. });
             assert!(waits || self.endings[*from].is_some(), "no answer to {request:?}");
         }
     }
 
-    fn answer(&mut self, to: usize, frame: ServerFrame<'_>, before: usize, now: Time) {
+    fn answer(&mut self, to: usize, frame: ServerFrame<'_>, now: Time) {
         assert_ne!(self.lives[to], Life::Closed, "an answer to nobody");
         assert!(self.endings[to].is_none(), "an answer after the last one: {frame:?}");
         match frame {
@@ -213,7 +224,7 @@ impl Ledger {
                 self.lives[to] = Life::Open;
                 return;
             }
-            ServerFrame::Error { code } => return self.error(to, code, before, now),
+            ServerFrame::Error { code } => return self.error(to, code, now),
             _ => {}
         }
         assert!(matches!(self.lives[to], Life::Open | Life::Faulty), "before the handshake");
@@ -221,18 +232,18 @@ impl Ledger {
             ServerFrame::Acquired { owner, token, key } => self.granted(to, owner, token, key, now),
             ServerFrame::TimedOut { owner, key } => {
                 let held = self.held.get(key).is_some_and(|grant| grant.end > now);
-                let request = self.take(to, |request| {
-                    request.is_acquire_of(owner, key) && request.is_over(now)
-                });
+                let request = self
+                    .take(to, |request| request.is_acquire_of(owner, key) && request.is_over(now));
                 if matches!(request, Request::Acquire { wait: 0, .. }) {
                     assert!(held, "the key is free, and the attempt timed out");
                 }
             }
             ServerFrame::Busy { owner, key } => {
                 assert!(self.may_refuse(to, key), "refused without need");
-                let place = self.open.iter().rposition(|(from, request)| {
-                    *from == to && request.is_acquire_of(owner, key)
-                });
+                let place = self
+                    .open
+                    .iter()
+                    .rposition(|open| open.from == to && open.request.is_acquire_of(owner, key));
                 self.open.remove(place.expect("an answer to no request"));
             }
             ServerFrame::Released { owner, key } => {
@@ -268,20 +279,20 @@ impl Ledger {
         let place = self
             .open
             .iter()
-            .position(|(_, request)| match request {
+            .position(|open| match &open.request {
                 Request::Acquire { wait, key: name, .. } => {
-                    name == key && (*wait == 0 || !request.is_over(now))
+                    name == key && (*wait == 0 || !open.request.is_over(now))
                 }
                 _ => false,
             })
             .expect("a grant that nobody asked for");
-        let (from, request) = self.open.remove(place);
+        let Open { from, request, .. } = self.open.remove(place);
         assert!(from == to && request.is_acquire_of(owner, key), "not the first in the queue");
         let Request::Acquire { lease, .. } = request else { unreachable!("it is an acquire") };
         self.held.insert(key.to_vec(), Grant { token, end: now.after_seconds(lease) });
     }
 
-    fn error(&mut self, to: usize, code: &[u8], before: usize, now: Time) {
+    fn error(&mut self, to: usize, code: &[u8], now: Time) {
         match code {
             b"bad_key" => {
                 self.take(to, |request| Key::from_wire(request.key()).is_err());
@@ -290,12 +301,11 @@ impl Ledger {
                 let inactive = self.inactive_until.is_some_and(|until| until > now);
                 assert!(inactive || self.last_token >= self.most, "it is active");
                 // Once it is inactive all that follows is answered so.
-                let place = self.open.iter().rposition(|(from, request)| {
-                    *from == to
-                        && Key::from_wire(request.key()).is_ok()
-                        && !matches!(request, Request::Release { token: 1.., .. })
+                let place = self.open.iter().rposition(|open| {
+                    (open.from, open.turn) == (to, self.turn)
+                        && Key::from_wire(open.request.key()).is_ok()
+                        && !matches!(open.request, Request::Release { token: 1.., .. })
                 });
-                let place = place.filter(|place| *place >= before);
                 self.open.remove(place.expect("an answer to no request"));
             }
             b"bad_request" => self.endings[to] = Some(Fault::BadRequest),
@@ -309,15 +319,15 @@ impl Ledger {
 
     /// The first of the connection's requests that `fits`.
     fn take(&mut self, from: usize, fits: impl Fn(&Request) -> bool) -> Request {
-        let place = self.open.iter().position(|(of, request)| *of == from && fits(request));
-        self.open.remove(place.expect("an answer to no request")).1
+        let place = self.open.iter().position(|open| open.from == from && fits(&open.request));
+        self.open.remove(place.expect("an answer to no request")).request
     }
 
     /// Whether an acquire may be refused now: a limit is near enough, or there are no tokens.
     fn may_refuse(&self, from: usize, key: &[u8]) -> bool {
         let near = |used: usize, most: usize| used * 4 >= most * 3;
-        let of_connection = self.open.iter().filter(|(of, _)| *of == from).count();
-        let of_key = self.open.iter().filter(|(_, request)| request.key() == key).count();
+        let of_connection = self.open.iter().filter(|open| open.from == from).count();
+        let of_key = self.open.iter().filter(|open| open.request.key() == key).count();
         near(self.held.len(), LIMITS.locks)
             || near(self.open.len(), LIMITS.waiters)
             || of_connection > LIMITS.waiters_per_connection
@@ -334,7 +344,7 @@ impl Ledger {
         if advanced {
             self.held.retain(|_, grant| grant.end > now);
             assert_eq!(stats.held, self.held.len(), "held");
-            for (_, request) in &self.open {
+            for Open { request, .. } in &self.open {
                 assert!(!request.is_over(now), "no answer in time to {request:?}");
             }
         }
