@@ -70,9 +70,9 @@ pub(crate) struct Wakes(Vec<Condvar>);
 
 impl Wakes {
     pub(crate) fn add(&mut self, condvar: &Condvar) {
-        // A few groups at most: there are no more of them than callers by the number of bits.
+        // From the last: neighbours are often answered together.
         let known = |other: &&mut Condvar| Arc::ptr_eq(&other.group, &condvar.group);
-        match self.0.iter_mut().find(known) {
+        match self.0.iter_mut().rev().find(known) {
             Some(other) => other.bits |= condvar.bits,
             None => self.0.push(condvar.clone()),
         }
