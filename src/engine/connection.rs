@@ -66,7 +66,8 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// When the phase began.
     pub(super) since: Mono,
-    pub(super) decoder: Decoder<FromServer>,
+    /// `None` while frames are taken out of it. In a box, so that this costs no copy.
+    pub(super) decoder: Option<Box<Decoder<FromServer>>>,
 
     /// The bytes to send next, the frames that they are, and whether the first was begun before.
     pub(super) out: Vec<u8>,
@@ -107,7 +108,7 @@ impl Connection {
             place,
             phase: Phase::Dialing,
             since: now.mono,
-            decoder: Decoder::default(),
+            decoder: Some(Box::default()),
             out: Vec::new(),
             frames: Vec::new(),
             begun: false,
@@ -220,21 +221,14 @@ impl Connection {
         }
     }
 
-    /// When the next probe is due, if none is under way. `idle` is how often an idle connection
+    /// When the next probe is due, while none is under way. `idle` is how often an idle connection
     /// is probed; `None`: there can be no probe any more.
     fn probe_at(&self, idle: Option<Duration>) -> Option<Mono> {
-        if !self.is_ready() || self.probe.is_some() {
-            return None;
-        }
         let idle = self.heard + idle?;
         if self.acquires + self.releases == 0 {
             return Some(idle);
         }
         Some(idle.min(self.fresh + self.proof_every()))
-    }
-
-    pub(super) fn wants_probe(&self, idle: Option<Duration>, now: Mono) -> bool {
-        self.probe_at(idle).is_some_and(|at| at <= now)
     }
 
     pub(super) fn begin_probe(&mut self, now: Mono) {

@@ -25,8 +25,8 @@ pub(super) enum Place {
     Queued,
     /// Unsent: a release of its key has to end first (SND-6).
     Parked,
-    /// Unsent: answered `B`, to be tried again at this time.
-    Backoff(Mono),
+    /// Unsent: answered `B`, to be tried again when its timer comes up.
+    Backoff,
     /// Unsent: its caller has withdrawn it, and says so soon.
     Withdrawn,
     /// Possibly sent.

@@ -15,8 +15,8 @@ impl Engine {
         let (requests, releases) = (&self.requests, &self.lane.releases);
         let (connect, idle) = (self.settings.connect_timeout, self.idle_probe());
         let conns = self.conns.iter().filter_map(|conn| conn.timer(connect, idle));
-        let acquires = self.timers.next(|id| requests.get(id).is_some());
-        let lane = self.lane.deadlines.next(|id| releases.get(id).is_some());
+        let acquires = self.timers.next(|id| requests.get(*id).is_some());
+        let lane = self.lane.deadlines.next(|id| releases.get(*id).is_some());
         #[cfg(canary)]
         if crate::canary!(nothing_spins) {
             return Some(Mono(0));
@@ -49,10 +49,11 @@ impl Engine {
         let deadline = request.call.deadline;
         let over = deadline <= now.mono;
         match request.place {
-            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff(_) if over => {
+            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff if over => {
                 self.finish_unsent(id);
             }
-            Place::Backoff(at) if at <= now.mono => {
+            // The only timer that comes before the deadline is that of the next try.
+            Place::Backoff => {
                 let class = request.call.class;
                 self.requeue([id]);
                 if self.wants_connection(class) {
@@ -80,15 +81,15 @@ impl Engine {
         (!self.owners.is_exhausted()).then_some(self.settings.idle_probe)
     }
 
+    /// A connection's timer has come up.
     fn connection_due(&mut self, at: usize, now: Now) {
-        let idle = self.idle_probe();
         let conn = &mut self.conns[at];
         if matches!(conn.phase, Phase::Dialing) {
             let reason = Reason::new(ReasonKind::ConnectTimeout).at(conn.endpoint);
             self.lose(at, Loss::fault(reason), now);
         } else if conn.is_lingering() || conn.silence(now.mono).is_some() {
             self.drain(at);
-        } else if conn.wants_probe(idle, now.mono) {
+        } else {
             conn.begin_probe(now.mono);
         }
     }

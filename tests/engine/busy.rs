@@ -4,6 +4,7 @@ use crate::harness::*;
 use lockclient::engine::{AcquireOutcome, Settings};
 use lockclient::wire::ServerFrame;
 use std::collections::HashSet;
+use std::time::Duration;
 
 fn retrying() -> World {
     World::ready_with(Settings { busy_retry: true, connections: 1, ..settings() })
@@ -80,6 +81,24 @@ fn busy_retry_that_does_not_fit_before_the_deadline_is_busy() {
 }
 
 #[test]
+fn busy_retry_that_would_come_just_at_the_deadline_is_busy_at_once() {
+    let mut world = retrying();
+    world.ask(lock("k", 60));
+    busy(&mut world, "k");
+    let answered = world.mono();
+    world.advance(ms(20));
+    let backoff = world.acquires("k")[1].at.since(answered);
+    // The same seed: the same backoff.
+    for (more, outcome) in [(0, Some(AcquireOutcome::Busy)), (1, None)] {
+        let mut world = retrying();
+        let id = world.ask(lock("k", 1));
+        world.advance(SECOND - backoff - Duration::from_nanos(more));
+        busy(&mut world, "k");
+        assert_eq!(world.outcome(id), outcome);
+    }
+}
+
+#[test]
 fn busy_retry_that_finds_no_connection_ends_busy_at_the_deadline() {
     for stalled in [false, true] {
         let mut world = retrying();
@@ -110,6 +129,19 @@ fn busy_retry_stops_when_the_client_closes() {
     world.settle();
     assert_eq!(world.outcome(waits), Some(AcquireOutcome::Cancelled));
     assert_eq!(world.outcome(flies), Some(AcquireOutcome::Busy));
+}
+
+#[test]
+fn busy_retry_ends_busy_when_nobody_accepts_the_secret_any_more() {
+    let mut world = retrying();
+    let conn = world.only();
+    let answered = world.ask(lock("k", 60));
+    busy(&mut world, "k");
+    world.socket(conn).room = 0;
+    let unsent = world.ask(lock("u", 60));
+    world.answer(conn, ServerFrame::Error { code: b"auth_failed" });
+    assert_eq!(world.outcome(answered), Some(AcquireOutcome::Busy), "it was sent, and answered");
+    assert!(matches!(world.outcome(unsent), Some(AcquireOutcome::Auth(_))));
 }
 
 #[test]

@@ -251,6 +251,7 @@ fn con_4_no_acquire_goes_out_before_the_probe_is_answered() {
     world.answer(conn, ServerFrame::NotHeld { owner, key: b"_probe" });
     assert_eq!(world.acquire("k").conn, conn);
     assert_eq!((world.outcome(id), world.counters().connects), (None, 1));
+    assert_eq!(world.counters().connections_now, 1);
 }
 
 #[test]
@@ -289,6 +290,20 @@ fn con_4_released_for_an_answer_to_the_probe_is_a_mismatch() {
     world.answer(conn, ServerFrame::Released { owner, key: b"_probe" });
     assert_eq!(world.state(conn), State::Closed);
     assert_eq!(world.engine.last_error().kind, ReasonKind::Mismatch);
+}
+
+#[test]
+fn con_4_an_answer_to_the_probe_echoes_its_owner_and_its_key() {
+    for (other, key) in [(1, &b"_probe"[..]), (0, b"k")] {
+        let mut world = World::new(settings());
+        world.nodes[0] = Node::Accepts;
+        world.fire();
+        let conn = world.only();
+        let (_, owner) = world.probes(conn)[0];
+        world.answer(conn, ServerFrame::NotHeld { owner: owner + other, key });
+        assert_eq!(world.state(conn), State::Closed);
+        assert_eq!(world.engine.last_error().kind, ReasonKind::Mismatch);
+    }
 }
 
 #[test]

@@ -267,14 +267,15 @@ fn gr_4_the_budget_is_enforced_only_where_that_was_asked_for() {
         let ask = || Ask { budget: 4, lease: 5, ..lock("k", 200) };
         let mut world = World::ready_with(settings.clone());
         let id = world.ask(ask());
-        // 5 s - 0.998 s - 0.998 ms - 1 ms are 4.000002 s.
-        world.advance(ms(998));
+        // 5 s - 998.001999 ms - 0.998001 ms - 1 ms are 4 s.
+        let just_enough = Duration::from_nanos(998_001_999);
+        world.advance(just_enough);
         world.grant_it("k", 7);
         assert_eq!(world.grant(id).token, 7);
 
         let mut world = World::ready_with(settings);
         let id = world.ask(ask());
-        world.advance(ms(999));
+        world.advance(just_enough + Duration::from_nanos(1));
         world.grant_it("k", 7);
         if enforce_budget {
             assert_eq!(world.unknown(id), ReasonKind::ShortLease);

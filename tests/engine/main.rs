@@ -9,6 +9,7 @@ mod connections;
 mod deadline;
 mod grants;
 mod harness;
+mod hints;
 mod nodes;
 mod order;
 mod outcomes;

@@ -113,3 +113,18 @@ fn own_3_an_unsent_acquire_keeps_its_owner_through_full_sockets_and_lost_connect
     assert_eq!(sent.owner, owner);
     assert_eq!(world.outcome(id), None);
 }
+
+#[test]
+fn own_2_a_release_that_was_sent_before_the_owners_ended_is_unconfirmed() {
+    // Two connections' probes, two acquires, and a release with the last owner.
+    let first_owner = u64::MAX - 4;
+    let mut world = World::ready_with(Settings { first_owner, ..settings() });
+    world.ask(lock("k", 60));
+    world.ask(attempt("t"));
+    let release = world.release("r", 3, ReleaseKind::Awaited);
+    let (conn, owner, _) = world.releases("r")[0];
+    assert_eq!((owner, world.open().len()), (u64::MAX, 2));
+    world.end(conn, ReasonKind::Eof);
+    assert!(matches!(world.release_outcome(release), Some(ReleaseOutcome::Unconfirmed(_))));
+    assert_eq!(world.counters().unconfirmed, 1);
+}

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use crate::nodes::{Node, State};
 use lockclient::ReasonKind;
-use lockclient::engine::{AcquireOutcome, Settings};
+use lockclient::engine::{AcquireOutcome, ReleaseKind, ReleaseOutcome, Settings};
 use lockclient::wire::ServerFrame;
 use std::collections::HashSet;
 
@@ -236,4 +236,89 @@ fn con_6_lingering_connections_take_nobodys_place() {
     }
     let lingering = world.sockets.values().filter(|s| s.state == State::HalfClosed).count();
     assert_eq!(lingering, 5);
+}
+
+#[test]
+fn an_answer_gives_no_reason_to_look_after_the_connections() {
+    let mut world = World::ready();
+    let id = world.ask(lock("k", 60));
+    let release = world.release("r", 5, ReleaseKind::Awaited);
+    world.fire();
+    world.grant_it("k", 5);
+    assert_eq!(world.grant(id).token, 5);
+    assert!(world.engine.next_timeout() > Some(world.mono()));
+    let (conn, owner, _) = world.releases("r")[0];
+    world.answer(conn, ServerFrame::Released { owner, key: b"r" });
+    assert_eq!(world.release_outcome(release), Some(ReleaseOutcome::Released));
+    assert!(world.engine.next_timeout() > Some(world.mono()));
+}
+
+#[test]
+fn con_6_a_second_connection_for_tickets_is_opened_once_the_first_carries_one() {
+    let mut world = with(4);
+    let first = world.ask(ticket("a", 30));
+    assert_eq!(world.dials.len(), 1);
+    world.grant_it("a", 1);
+    assert_eq!(world.grant(first).token, 1);
+    world.ask(ticket("b", 30));
+    assert_eq!((world.dials.len(), world.acquire("b").conn), (1, world.acquire("a").conn));
+    world.ask(ticket("c", 30));
+    assert_eq!(world.dials.len(), 2);
+    world.ask(ticket("d", 30));
+    assert_ne!(world.acquire("d").conn, world.acquire("b").conn);
+    // There is no third place: nobody has to look after the connections for another ticket.
+    world.fire();
+    world.ask_quietly(ticket("e", 30));
+    assert!(world.engine.next_timeout() > Some(world.mono()));
+}
+
+#[test]
+fn con_6_the_first_connection_is_for_whoever_came_first() {
+    let asks = [attempt("t"), lock("b", 30), ticket("c", 30)];
+    for first in 0..3 {
+        let mut world = World::new(settings());
+        for step in 0..3 {
+            world.ask_quietly(asks[(first + step) % 3].clone());
+        }
+        world.fire();
+        for (at, ask) in asks.iter().enumerate() {
+            assert_eq!(world.acquires(&ask.key).len(), usize::from(at == first), "{first} {at}");
+        }
+    }
+}
+
+#[test]
+fn con_6_one_dial_at_a_time_for_a_kind_of_caller_and_none_before_its_backoff() {
+    let mut world = with(4);
+    world.ask(lock("b", 30));
+    world.nodes[0] = Node::Swallows;
+    for _ in 0..5 {
+        world.ask(attempt("t"));
+    }
+    assert_eq!(world.dials.len(), 2);
+    let mut world = with(4);
+    world.ask(lock("b", 30));
+    world.nodes[0] = Node::Refuses;
+    for _ in 0..5 {
+        world.ask(attempt("t"));
+    }
+    assert_eq!(world.dials.len(), 2);
+    world.advance(ms(50));
+    assert_eq!(world.dials.len(), 3);
+}
+
+#[test]
+fn con_6_who_waits_before_a_full_socket_wakes_nobody() {
+    let mut world = with(4);
+    world.ask(lock("b", 30));
+    let conn = world.only();
+    world.socket(conn).room = 0;
+    world.nodes[0] = Node::Swallows;
+    let id = world.ask(attempt("t"));
+    let start = world.mono();
+    // The driver's clock stands still while a timer wants to be looked at again and again.
+    world.advance(SECOND);
+    assert_eq!((world.outcome(id), world.acquires("t")), (None, vec![]));
+    assert_eq!((world.counters().queued_now, world.counters().in_flight_now), (1, 1));
+    assert_eq!(world.mono(), start + SECOND);
 }

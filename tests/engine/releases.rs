@@ -262,6 +262,20 @@ fn rel_4_releases_go_before_acquires_on_other_connections_too() {
 }
 
 #[test]
+fn rel_4_a_release_goes_where_there_is_room() {
+    let mut world = World::ready();
+    world.ask(lock("k", 30));
+    world.ask(attempt("t"));
+    let (first, last) = (world.acquire("k").conn, world.acquire("t").conn);
+    assert_ne!(first, last);
+    // The connection that was used last is full.
+    world.socket(last).room = 0;
+    world.ask(attempt("u"));
+    world.release("r", 5, ReleaseKind::Guard);
+    assert_eq!(world.releases("r")[0].0, first);
+}
+
+#[test]
 fn gr_5_an_unconfirmed_release_can_be_tried_again_with_its_token() {
     let mut world = World::single();
     let first = world.release("k", 9, ReleaseKind::Awaited);
@@ -273,6 +287,56 @@ fn gr_5_an_unconfirmed_release_can_be_tried_again_with_its_token() {
     world.answer(conn, ServerFrame::NotHeld { owner, key: b"k" });
     let expected = ReleaseOutcome::NotHeld { retried: false };
     assert_eq!(world.release_outcome(again), Some(expected));
+}
+
+#[test]
+fn rel_3_a_release_that_was_sent_before_the_secret_was_refused_is_unconfirmed() {
+    let mut world = World::single();
+    let conn = world.only();
+    let sent = world.release("s", 5, ReleaseKind::Awaited);
+    world.socket(conn).room = 0;
+    let unsent = world.release("u", 6, ReleaseKind::Awaited);
+    world.answer(conn, ServerFrame::Error { code: b"auth_failed" });
+    let auth = |reason: Reason| assert_eq!(reason.kind, ReasonKind::Auth);
+    match world.release_outcome(sent) {
+        Some(ReleaseOutcome::Unconfirmed(reason)) => auth(reason),
+        other => panic!("{other:?}"),
+    }
+    match world.release_outcome(unsent) {
+        Some(ReleaseOutcome::Auth(reason)) => auth(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rel_2_each_answer_is_counted() {
+    let mut world = World::single();
+    let conn = world.only();
+    for round in 1..=3 {
+        world.release("k", 5, ReleaseKind::Guard);
+        let owner = world.releases("k").last().unwrap().1;
+        world.answer(conn, ServerFrame::NotHeld { owner, key: b"k" });
+        world.release("k", 5, ReleaseKind::Guard);
+        let owner = world.releases("k").last().unwrap().1;
+        world.answer(conn, ServerFrame::Released { owner, key: b"k" });
+        assert_eq!((world.counters().not_held, world.counters().released), (round, round));
+    }
+    assert_eq!(world.counters().unconfirmed, 0);
+}
+
+#[test]
+fn rel_4_what_comes_after_the_end_of_the_client_is_counted_and_logged() {
+    let mut world = World::single();
+    world.engine.abort(Reason::new(ReasonKind::Closed));
+    world.settle();
+    assert_eq!(world.release_quietly("g", 5, ReleaseKind::Guard), None);
+    assert_eq!(world.release_quietly("c", 6, ReleaseKind::Compensation), None);
+    assert_eq!(world.release_quietly("a", 7, ReleaseKind::Awaited), None);
+    world.settle();
+    let counters = world.counters();
+    assert_eq!((counters.unconfirmed, counters.compensations_dropped), (1, 1));
+    assert!(world.events.contains(&Event::Unconfirmed { token: 5 }));
+    assert!(world.events.contains(&Event::CompensationDropped { token: 6 }));
 }
 
 #[test]
@@ -363,4 +427,34 @@ fn rel_6_a_release_whose_time_is_over_does_not_hold_the_close() {
     assert!(!world.engine.is_drained());
     world.advance(NANO);
     assert!(world.engine.is_drained());
+}
+
+#[test]
+fn rel_6_a_release_whose_answer_comes_after_its_time_does_not_hold_the_close_either() {
+    let mut world = World::single();
+    let conn = world.only();
+    let release = world.release("r", 5, ReleaseKind::Awaited);
+    let owner = world.releases("r")[0].1;
+    world.advance(5 * SECOND);
+    assert!(matches!(world.release_outcome(release), Some(ReleaseOutcome::Unconfirmed(_))));
+    world.answer(conn, ServerFrame::Released { owner, key: b"r" });
+    // The next one counts again.
+    world.release("r", 6, ReleaseKind::Awaited);
+    world.engine.shutdown(world.now);
+    world.settle();
+    assert!(!world.engine.is_drained());
+    let owner = world.releases("r")[1].1;
+    world.answer(conn, ServerFrame::Released { owner, key: b"r" });
+    assert!(world.engine.is_drained());
+}
+
+#[test]
+fn rel_6_a_release_that_comes_while_the_client_closes_still_connects() {
+    let mut world = World::new(settings());
+    world.engine.shutdown(world.now);
+    world.fire();
+    assert_eq!(world.dials.len(), 0, "for nothing it would not");
+    world.release("k", 9, ReleaseKind::Guard);
+    world.fire();
+    assert_eq!(world.releases("k").len(), 1);
 }

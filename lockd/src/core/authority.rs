@@ -130,6 +130,7 @@ mod tests {
         assert_eq!(issue_all(&mut authority), [u64::MAX - 2, u64::MAX - 1]);
         assert!(authority.is_spent());
         assert!(Authority::volatile(u64::MAX, u64::MAX).is_spent());
+        assert_eq!(issue_all(&mut Authority::volatile(5, 5)), [5], "the only one");
         let journal = Box::new(Recorder::default());
         assert!(Authority::durable(u64::MAX, journal).is_spent());
     }
@@ -137,6 +138,7 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Recorder {
         calls: Arc<Mutex<Vec<(u64, u8)>>>,
+        stops: Arc<Mutex<Vec<(u64, Duration)>>>,
         fail: Arc<Mutex<bool>>,
     }
 
@@ -149,7 +151,8 @@ mod tests {
             Ok(issued / 10 * 10 + 10)
         }
 
-        fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
+        fn stop(&mut self, issued: u64, remaining: Duration) -> io::Result<()> {
+            self.stops.lock().unwrap().push((issued, remaining));
             Ok(())
         }
     }
@@ -185,22 +188,47 @@ mod tests {
         assert!(!authority.allow(6));
         *recorder.fail.lock().unwrap() = false;
         assert!(!authority.allow(5) && authority.is_spent());
+        authority.settle();
+        assert!(!authority.allow(5) && authority.is_spent());
+        assert_eq!(*recorder.calls.lock().unwrap(), [(0, 5)]);
+    }
+
+    #[test]
+    fn a_stop_records_the_last_token_and_is_the_end() {
+        let recorder = Recorder::default();
+        let mut authority = Authority::durable(4, Box::new(recorder.clone()));
+        assert!(authority.allow(1));
+        assert_eq!(authority.issue(), 4);
+        authority.stop(Duration::from_secs(7)).unwrap();
+        assert_eq!(*recorder.stops.lock().unwrap(), [(4, Duration::from_secs(7))]);
+        assert!(!authority.allow(1) && authority.is_spent());
+    }
+
+    /// Allows tokens up to this one, whatever was issued.
+    #[derive(Debug)]
+    struct UpTo(u64);
+
+    impl Journal for UpTo {
+        fn reserve(&mut self, _: u64, _: u8) -> io::Result<u64> {
+            Ok(self.0)
+        }
+
+        fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
     fn a_journal_that_has_nothing_left_to_allow_ends_it() {
-        #[derive(Debug)]
-        struct Dry;
-        impl Journal for Dry {
-            fn reserve(&mut self, _: u64, _: u8) -> io::Result<u64> {
-                Ok(5)
-            }
-            fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let mut authority = Authority::durable(4, Box::new(Dry));
+        let mut authority = Authority::durable(4, Box::new(UpTo(5)));
         assert_eq!(issue_all(&mut authority), [4, 5]);
+        assert!(authority.is_spent());
+    }
+
+    #[test]
+    fn a_journal_cannot_allow_more_than_there_is() {
+        let mut authority = Authority::durable(u64::MAX - 1, Box::new(UpTo(u64::MAX)));
+        assert_eq!(issue_all(&mut authority), [u64::MAX - 1], "the last one, and no other");
         assert!(authority.is_spent());
     }
 }

@@ -176,4 +176,16 @@ mod tests {
         assert!(deadlines.len() <= 2 * slots.len() + 64, "{} entries", deadlines.len());
         assert_eq!(deadlines.next(), Some(Time::from_nanos(1_000_000 - 9_999)));
     }
+
+    #[test]
+    fn replaced_entries_are_dropped_many_at_a_time() {
+        let (mut deadlines, mut slots) = (Deadlines::default(), vec![NEVER; 3]);
+        // The third of three slots: up to twice their number and 64 are kept.
+        for count in 1..=2 * 3 + 64 {
+            deadlines.schedule(2, Time::from_nanos(1_000 - count), count, &mut slots);
+            assert_eq!(deadlines.len() as u64, count, "looking through all for one would cost");
+        }
+        deadlines.schedule(2, Time::from_nanos(1), 0, &mut slots);
+        assert_eq!(deadlines.len(), 1);
+    }
 }

@@ -230,4 +230,14 @@ mod tests {
         }
         assert_eq!(table.slots(), 100);
     }
+
+    #[test]
+    fn keys_with_the_same_hash_are_told_apart() {
+        let mut table = Table::new();
+        let slots = [b"a", b"b", b"c"].map(|key| table.insert(5, key));
+        assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key)), slots.map(Some));
+        assert_eq!(table.find(5, b"d"), None);
+        table.remove(5, slots[1]);
+        assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key).is_some()), [true, false, true]);
+    }
 }

@@ -1,7 +1,8 @@
 //! What can be seen from outside: counters, histograms, and the list of locks.
 
-use super::{Limits, ROOMY, World, plain};
-use crate::core::Refusals;
+use super::{Limits, ROOMY, World, not_active, plain};
+use crate::core::{Core, Journal, Refusals, Stats};
+use std::io;
 use std::time::Duration;
 
 #[test]
@@ -81,6 +82,23 @@ fn the_list_shows_each_lock_once_in_pieces_of_any_size() {
 }
 
 #[test]
+fn the_list_looks_at_as_many_places_as_it_was_asked_to() {
+    let mut world = World::new(ROOMY);
+    for number in 0..5u64 {
+        world.take(1, number + 1, &format!("k{number}"), 50);
+    }
+    let list = |from, places| {
+        let (held, next) = world.core.inspect(b"", from, places, 100, world.now);
+        let keys: Vec<String> = held.into_iter().map(|held| held.key).collect();
+        (keys.join(" "), next)
+    };
+    assert_eq!(list(0, 1), ("k0".to_owned(), Some(1)));
+    assert_eq!(list(1, 3), ("k1 k2 k3".to_owned(), Some(4)));
+    assert_eq!(list(4, 3), ("k4".to_owned(), None));
+    assert_eq!(list(0, 0), (String::new(), Some(0)));
+}
+
+#[test]
 fn the_list_leaves_out_leases_that_are_over() {
     let mut world = World::new(ROOMY);
     world.take(1, 1, "k", 5);
@@ -105,4 +123,80 @@ fn what_admission_let_in_and_was_refused_is_counted_by_its_cause() {
     assert_eq!(world.release(1, 8, token, "k"), [plain('R', 1, 8, "k"), plain('B', 2, 2, "k")]);
     assert_eq!(world.core.refusals(), Refusals { full_queue: 1, tokenless: 1 });
     assert_eq!(world.stats().busy, 3);
+}
+
+#[test]
+fn each_counter_counts_its_own_and_nothing_else() {
+    let mut world = World::with_tokens(Limits { waiters_per_key: 1, ..ROOMY }, 1, 4);
+    let first = world.take(1, 1, "k", 10);
+    world.acquire(2, 2, "k", 50, 10);
+    world.acquire(3, 3, "k", 50, 10);
+    world.acquire(3, 4, "k", 0, 10);
+    world.release(1, 5, first, "k");
+    world.release(1, 6, first, "k");
+    world.release(1, 7, 0, "_probe");
+    world.undo(2, "k");
+    world.take(1, 8, "k", 1);
+    world.acquire(2, 9, "k", 50, 1);
+    world.disconnect(2);
+    world.stall(1.0);
+    // Ends the lease that is over, and takes the last token.
+    world.take(1, 10, "k", 5);
+    assert_eq!(world.acquire(1, 11, "x", 0, 5), [not_active(1)]);
+    assert_eq!(world.release(1, 12, 0, "_probe"), [not_active(1)]);
+    let stats = world.stats();
+    let expected = Stats {
+        held: 1,
+        waiters: 0,
+        admitting: true,
+        active: false,
+        acquires: 8,
+        queued: 2,
+        grants: 4,
+        undone: 1,
+        timeouts: 1,
+        busy: 1,
+        released: 1,
+        not_held: 2,
+        probes: 2,
+        not_active: 2,
+        expired: 1,
+        abandoned: 1,
+        waits: stats.waits,
+        holds: stats.holds,
+    };
+    assert_eq!(stats, expected);
+    assert_eq!((stats.waits.count(), stats.holds.count()), (4, 2));
+}
+
+#[test]
+fn a_node_is_shown_as_active_outside_its_quarantine() {
+    let mut world = World::new(ROOMY);
+    assert!(world.stats().active);
+    world.core.quarantine(world.now.after_seconds(5));
+    assert!(!world.stats().active);
+    world.pass(4.9);
+    assert!(!world.stats().active);
+    world.pass(0.1);
+    assert!(world.stats().active);
+}
+
+#[test]
+fn an_acquire_that_cannot_be_recorded_is_counted_as_not_active() {
+    #[derive(Debug)]
+    struct Broken;
+    impl Journal for Broken {
+        fn reserve(&mut self, _: u64, _: u8) -> io::Result<u64> {
+            Err(io::Error::other("no space"))
+        }
+        fn stop(&mut self, _: u64, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut world = World::new(ROOMY);
+    world.core = Core::with_journal(ROOMY, 1, Box::new(Broken));
+    assert!(world.stats().active);
+    assert_eq!(world.acquire(1, 1, "k", 0, 5), [not_active(1)]);
+    assert_eq!((world.stats().not_active, world.stats().held), (1, 0));
+    assert!(!world.stats().active);
 }

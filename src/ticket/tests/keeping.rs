@@ -1,0 +1,80 @@
+//! What the desk, the queues and the pools keep, and for how long.
+
+use super::*;
+
+#[test]
+fn con_7_taken_grants_are_forgotten_once_there_are_twice_as_many() {
+    let mut desk = Desk::new();
+    let mut slots = Vec::new();
+    let known =
+        |slots: &[Arc<Slot>]| slots.iter().filter(|slot| Arc::strong_count(slot) > 1).count();
+    // The first look, at the 66th, finds 65 that nobody has taken: the next is at 64 + 2 * 65.
+    for count in 1..=64 + 2 * 65 + 1 {
+        let slot = Arc::new(slot(1_000));
+        slots.push(slot.clone());
+        desk.admit(id(0), slot);
+        assert!(desk.complete(id(0), granted(1, 0)).is_none());
+        desk.tell();
+        assert_eq!(known(&slots), count, "looking through all for one would cost");
+        if count == 66 {
+            assert!(slots.iter().all(|slot| matches!(slot.take(at(0)), Take::Granted { .. })));
+        } else if count > 66 {
+            assert!(matches!(slots[count - 1].take(at(0)), Take::Granted { .. }));
+        }
+    }
+    let slot = Arc::new(slot(1_000));
+    slots.push(slot.clone());
+    desk.admit(id(0), slot);
+    assert!(desk.complete(id(0), granted(1, 0)).is_none());
+    desk.tell();
+    assert_eq!(known(&slots), 1);
+}
+
+#[test]
+fn a_pool_keeps_what_it_is_given_up_to_256() {
+    let pool = Pool::new();
+    for number in 0..257 {
+        pool.put(Arc::new(number));
+    }
+    let taken: Vec<_> = std::iter::from_fn(|| pool.take(|_| ())).map(|thing| *thing).collect();
+    assert_eq!(taken, (0..256).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_completion_descriptor_is_readable_from_the_first_result_on() {
+    let completions = Arc::new(Completions::new());
+    let fd = completions.fd().unwrap();
+    let slot = tagged(&completions, 1);
+    assert!(slot.decide(AcquireOutcome::Busy));
+    Slot::announce(&slot);
+    assert!(readable(fd));
+}
+
+#[test]
+fn con_7_dropped_tickets_are_forgotten_once_they_are_the_greater_part() {
+    let completions = Arc::new(Completions::new());
+    let keeper = tagged(&completions, 0);
+    assert!(keeper.decide(AcquireOutcome::Busy));
+    Slot::announce(&keeper);
+    let alone = Arc::strong_count(&completions);
+    // With one that is still there up to 64 + 2 stand in the queue.
+    for tag in 1..=64 + 2 {
+        let slot = tagged(&completions, tag);
+        assert!(slot.decide(AcquireOutcome::Busy));
+        Slot::announce(&slot);
+        slot.unlist();
+        drop(slot);
+        let dropped = Arc::strong_count(&completions) - alone;
+        assert_eq!(dropped as u64, if tag < 66 { tag } else { 0 });
+    }
+}
+
+#[test]
+fn a_reply_is_ready_for_another_question() {
+    let mut reply = Reply::new(Condvar::new());
+    reply.give(1);
+    reply.renew();
+    assert_eq!(reply.wait(Mono(0)), None);
+    reply.give(2);
+    assert_eq!(reply.wait(Mono(0)), Some(2));
+}
