@@ -12,7 +12,7 @@ use crate::outcome::{Acquire, Grant, Outcome, Released, Shutdown, Token};
 use crate::reason::{Reason, ReasonKind};
 use crate::stats::Stats;
 use crate::sync::{Arc as SyncArc, Ordering};
-use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Slot, Take};
+use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited};
 use crate::wire::Key;
 use std::fmt;
 use std::os::fd::RawFd;
@@ -70,14 +70,14 @@ impl Client {
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool, Error> {
         let limit = sys::mono() + timeout;
         self.enter_blocking()?;
-        let reply = SyncArc::new(Reply::new());
+        let reply = SyncArc::new(Reply::new(self.shared().condvars.make()));
         let command = Command::WaitReady(reply.clone());
         match self.shared().commands.push(command, timeout.min(PATIENTLY)) {
             Ok(()) => {}
             Err(Refused::Stuck) => return Ok(false),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        match reply.wait(limit, sys::mono) {
+        match self.hear(&reply, limit, Sleeper::Ready) {
             Some(true) => Ok(true),
             Some(false) => Err(self.refusal(Refused::Closed)),
             None => Ok(false),
@@ -105,7 +105,7 @@ impl Client {
     /// As [`Client::acquire`], without [`Error::WouldDeadlock`].
     pub fn start(&self, key: &str, options: &Acquire) -> Result<Ticket, Error> {
         let ticket = self.prepare(key.as_bytes(), options, None)?;
-        self.submit(&ticket)?;
+        self.submit(ticket.slot().clone())?;
         Ok(ticket)
     }
 
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), gives back the grants that no ticket's holder has taken, lets the
+    /// outcome is unknown), by `timeout` even if the background thread does nothing; gives back the grants that no ticket's holder has taken, lets the
     /// releases under way finish, and closes the connections. Returns by `timeout`, give or take
     /// 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
@@ -149,9 +149,14 @@ impl Client {
         }
         // The thread ends a little earlier, so that its word is there in time. If it has ended
         // already there is nothing to ask for.
-        let _ = shared.commands.shut(start + timeout.saturating_sub(MARGIN.min(timeout / 10)));
+        let end_by = start + timeout.saturating_sub(MARGIN.min(timeout / 10));
         let limit = deadline + MARGIN;
-        let end = shared.end.wait(limit, sys::mono);
+        let _ = shared.commands.shut(end_by, PATIENTLY.min(limit.since(start)));
+        let end = shared.end.wait(limit);
+        if end.is_none() {
+            // It does nothing: what it would have told those who are blocked they are told here.
+            shared.sleepers.end();
+        }
         let logged = shared.log.as_ref().is_none_or(|log| log.close(limit));
         if end.is_some() && logged {
             let threads =
@@ -319,7 +324,8 @@ impl Client {
         let enforce = self.inner.enforce_budget;
         let patience = call.deadline.since(sys::mono());
         let pooled = shared.slots.take(|slot| slot.renew(call.clone(), enforce));
-        let slot = pooled.unwrap_or_else(|| SyncArc::new(Slot::new(call, enforce)));
+        let slot = pooled
+            .unwrap_or_else(|| SyncArc::new(Slot::grouped(call, enforce, shared.condvars.make())));
         match shared.commands.acquire(slot.clone(), patience) {
             Ok(()) => {}
             // It may be in the queue, of a thread that cannot be woken.
@@ -344,27 +350,28 @@ impl Client {
         let start = sys::mono();
         self.enter()?;
         let call = self.call(start, Key::new(key)?, options, false)?;
-        let enforce = self.inner.enforce_budget;
+        let (enforce, changed) = (self.inner.enforce_budget, self.shared().condvars.make());
         let slot = SyncArc::new(match tag {
             Some(tag) => {
                 let completions = self.shared().completions.clone();
-                Slot::hooked(call, enforce, Hook { completions, tag })
+                Slot::hooked(call, enforce, changed, Hook { completions, tag })
             }
-            None => Slot::new(call, enforce),
+            None => Slot::grouped(call, enforce, changed),
         });
         Ok(Ticket::new(self.clone(), slot))
     }
 
-    /// The second step. After an error the ticket has nothing left to do but to be dropped.
-    pub(crate) fn submit(&self, ticket: &Ticket) -> Result<(), Error> {
-        let slot = ticket.slot();
+    /// The second step, with the ticket's slot: a tagged ticket may be fetched by another thread as
+    /// soon as the background thread knows of it, and be gone before this has returned. After an
+    /// error the ticket has nothing left to do but to be dropped.
+    pub(crate) fn submit(&self, slot: SyncArc<Slot>) -> Result<(), Error> {
         let patience = slot.call().deadline.since(sys::mono()).min(PATIENTLY);
         match self.shared().commands.acquire(slot.clone(), patience) {
             Ok(()) => Ok(()),
             // As above: what has become of it is in the slot.
             Err(Refused::Ended | Refused::Unreachable) => {
                 slot.abandon();
-                Slot::announce(slot);
+                Slot::announce(&slot);
                 Ok(())
             }
             Err(refused) => {
@@ -376,9 +383,16 @@ impl Client {
 
     /// Blocks until a slot has a result, and takes it.
     pub(crate) fn wait(&self, slot: &SyncArc<Slot>) -> Result<Outcome<Grant>, Error> {
+        let mut listed = None;
         loop {
-            if slot.wait(sys::mono) {
-                self.overdue(slot);
+            let at_most = listed.is_none().then_some(UNLISTED);
+            match slot.wait(sys::mono, at_most) {
+                Waited::Decided => {}
+                Waited::Overdue => self.overdue(slot),
+                Waited::Paused => {
+                    let sleeper = Sleeper::Acquire(slot.clone());
+                    listed = Some(self.shared().sleepers.list(sleeper));
+                }
             }
             if let Some(outcome) = self.take(slot) {
                 return outcome;
@@ -468,14 +482,15 @@ impl Client {
         let limit = call.deadline + MARGIN;
         let shared = self.shared();
         let pooled = shared.replies.take(Reply::renew);
-        let reply = pooled.unwrap_or_else(|| SyncArc::new(Reply::new()));
+        let reply =
+            pooled.unwrap_or_else(|| SyncArc::new(Reply::new(self.shared().condvars.make())));
         let command = Command::Release(call, Audience::Caller(reply.clone()));
         match shared.commands.push(command, PATIENTLY) {
             // A thread that cannot be woken may be awake, and send it.
             Ok(()) | Err(Refused::Unreachable) => {}
             Err(refused) => return Err(self.refusal(refused)),
         }
-        let outcome = reply.wait(limit, sys::mono);
+        let outcome = self.hear(&reply, limit, Sleeper::Release);
         shared.replies.put(reply);
         let unconfirmed = |reason| Ok(Released::Unconfirmed(shared.failure(reason)));
         match outcome {
@@ -487,6 +502,20 @@ impl Client {
             Some(None) => unconfirmed(Reason::new(ReasonKind::ThreadEnded)),
             None => unconfirmed(Reason::new(ReasonKind::Deadline)),
         }
+    }
+
+    /// Blocks until there is a reply, at most until `limit`.
+    fn hear<T: Copy>(
+        &self,
+        reply: &SyncArc<Reply<T>>,
+        limit: Mono,
+        sleeper: fn(SyncArc<Reply<T>>) -> Sleeper,
+    ) -> Option<T> {
+        let soon = limit.min(sys::mono() + UNLISTED);
+        reply.wait(soon).or_else(|| {
+            let _listed = self.shared().sleepers.list(sleeper(reply.clone()));
+            reply.wait(limit)
+        })
     }
 
     fn last_failure(&self) -> crate::outcome::Failure {
@@ -508,8 +537,8 @@ impl Drop for Inner {
             // Whatever another thread was changing when the process forked is half changed here
             // for ever: nothing of it may be freed.
             std::mem::forget(self.shared.clone());
-        } else if !self.shared.commands.is_closed() {
-            let _ = self.shared.commands.shut(sys::mono() + FAREWELL);
+        } else if !self.shared.commands.is_shut() {
+            let _ = self.shared.commands.shut(sys::mono() + FAREWELL, PATIENTLY);
         }
     }
 }

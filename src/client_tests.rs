@@ -108,6 +108,63 @@ fn host_6_a_sent_call_is_unknown_in_time_though_the_background_thread_stands_sti
 }
 
 #[test]
+fn host_6_shutdown_wakes_every_blocked_caller_though_the_background_thread_stands_still() {
+    let (client, sent, mut peer) = client_with_a_sent_call(200);
+    let stalled = stall(&client);
+    let options = Acquire::new(ms(200_000), Duration::ZERO);
+    let unsent = client.start("unsent", &options).unwrap();
+    let late = client.start("late", &options).unwrap();
+    let closed = |outcome| match outcome {
+        Outcome::Indeterminate(failure) => failure.kind() == ReasonKind::Closed,
+        _ => false,
+    };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| closed(sent.wait().unwrap()));
+        let others = [
+            scope.spawn(|| matches!(unsent.wait().unwrap(), Outcome::Cancelled)),
+            scope.spawn(|| matches!(client.acquire("k", &options).unwrap(), Outcome::Cancelled)),
+            scope.spawn(|| matches!(client.wait_ready(ms(200_000)), Err(Error::Closed))),
+            scope.spawn(|| match client.release("k", Token::new(1)).unwrap() {
+                Released::Unconfirmed(failure) => failure.kind() == ReasonKind::Closed,
+                _ => false,
+            }),
+        ];
+        // Two tickets, and what the last three ask for.
+        while client.shared().commands.waiting() < 5 {
+            std::thread::yield_now();
+        }
+        let start = Instant::now();
+        assert_eq!(client.shutdown(ms(300)).unwrap(), Shutdown::Unconfirmed);
+        assert!(waits.join().unwrap());
+        assert!(others.into_iter().all(|other| other.join().unwrap()));
+        // Whoever comes to wait now finds the same.
+        assert!(matches!(late.wait().unwrap(), Outcome::Cancelled));
+        assert_took(start, ms(300));
+    });
+    // What was said to be unsent stays so when the thread goes on.
+    drop(stalled);
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut peer, &mut rest).unwrap();
+    let rest = String::from_utf8(rest).unwrap();
+    assert!(!rest.contains("unsent") && !rest.contains("late"), "{rest}");
+}
+
+#[test]
+fn host_6_shutdown_returns_in_time_though_another_caller_stands_still() {
+    let (client, listener) = client(Config::new());
+    let held = client.shared().commands.hold();
+    let start = Instant::now();
+    assert_eq!(client.shutdown(ms(100)).unwrap(), Shutdown::Unconfirmed);
+    assert_took(start, ms(100));
+    assert!(matches!(client.wait_ready(ms(1)), Err(Error::Closed)));
+    drop(held);
+    // The thread was not asked to end, and is when the last handle goes.
+    drop(client);
+    let (mut peer, _) = listener.accept().unwrap();
+    std::io::Read::read_to_end(&mut peer, &mut Vec::new()).unwrap();
+}
+
+#[test]
 fn snd_5_cancelling_does_not_need_the_background_thread() {
     let (client, ticket, _peer) = client_with_a_sent_call(100);
     let stalled = stall(&client);

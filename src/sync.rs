@@ -6,6 +6,7 @@
 
 #[cfg(not(all(loom, test)))]
 mod real {
+    pub(crate) use crate::io::sys::Futex;
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +17,7 @@ pub(crate) use real::*;
 
 #[cfg(all(loom, test))]
 mod model {
+    use crate::clock::Mono;
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     use std::ops::{Deref, DerefMut};
@@ -61,6 +63,37 @@ mod model {
     impl<T> DerefMut for MutexGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
             self.0.as_deref_mut().unwrap()
+        }
+    }
+
+    /// A futex made of what loom knows. It wakes everybody, which a waiter has to bear anyway, and
+    /// never times out.
+    #[derive(Debug)]
+    pub(crate) struct Futex {
+        value: Mutex<u32>,
+        changed: Condvar,
+    }
+
+    impl Futex {
+        pub(crate) fn new() -> Futex {
+            Futex { value: Mutex::new(0), changed: Condvar::new() }
+        }
+
+        pub(crate) fn value(&self) -> u32 {
+            *self.value.lock()
+        }
+
+        pub(crate) fn wait(&self, seen: u32, _: u32, _: Mono) -> bool {
+            let mut value = self.value.lock();
+            if *value == seen {
+                self.changed.wait(&mut value);
+            }
+            false
+        }
+
+        pub(crate) fn wake(&self, _: u32) {
+            *self.value.lock() += 1;
+            self.changed.notify_all();
         }
     }
 

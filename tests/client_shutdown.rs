@@ -107,7 +107,8 @@ fn rel_6_shutdown_returns_in_its_time_and_tells_what_it_could_not_confirm() {
     // The thread ends a tenth earlier, so that its word is there in time.
     assert!(start.elapsed() >= ms(180), "{:?}", start.elapsed());
     assert!(start.elapsed() < seconds(4), "{:?}", start.elapsed());
-    assert_eq!(client.stats().unconfirmed, 1);
+    // On a machine under load the thread's word may come after its caller has left.
+    eventually("it is counted", || client.stats().unconfirmed == 1);
     // A caller that is blocked in a release is told as well.
     let blocked = common::client(fake.address());
     let token = lock(&blocked, "k").into_grant().token();

@@ -66,7 +66,8 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// When the phase began.
     pub(super) since: Mono,
-    pub(super) decoder: Decoder<FromServer>,
+    /// `None` while frames are taken out of it. In a box, so that this costs no copy.
+    pub(super) decoder: Option<Box<Decoder<FromServer>>>,
 
     /// The bytes to send next, the frames that they are, and whether the first was begun before.
     pub(super) out: Vec<u8>,
@@ -107,7 +108,7 @@ impl Connection {
             place,
             phase: Phase::Dialing,
             since: now.mono,
-            decoder: Decoder::default(),
+            decoder: Some(Box::default()),
             out: Vec::new(),
             frames: Vec::new(),
             begun: false,

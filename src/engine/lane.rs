@@ -2,7 +2,7 @@
 
 use super::api::{ConnId, ReleaseCall, ReleaseKind};
 use super::deadlines::Deadlines;
-use super::keys::ReleasingKeys;
+use super::keys::{Mark, ReleasingKeys};
 use super::slab::{Id, Slab};
 use crate::clock::Now;
 use std::collections::VecDeque;
@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) call: ReleaseCall,
+    /// The key's.
+    pub(super) mark: Mark,
     /// Where it was sent, when, and under which owner; `None` while unsent.
     pub(super) flight: Option<ReleaseFlight>,
     /// Whether an earlier try may have reached the server (REL-2).
@@ -29,7 +31,7 @@ pub(super) struct ReleaseFlight {
 pub(super) struct Lane {
     pub(super) releases: Slab<Release>,
     pub(super) keys: ReleasingKeys,
-    pub(super) deadlines: Deadlines,
+    pub(super) deadlines: Deadlines<Id>,
     unsent: VecDeque<Id>,
     compensations: usize,
     places: usize,
@@ -38,10 +40,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(places: usize) -> Lane {
+    pub(super) fn new(places: usize, seed: u64) -> Lane {
         Lane {
             releases: Slab::new(),
-            keys: ReleasingKeys::default(),
+            keys: ReleasingKeys::new(seed),
             deadlines: Deadlines::default(),
             unsent: VecDeque::new(),
             compensations: 0,
@@ -58,14 +60,15 @@ impl Lane {
             }
             self.compensations += 1;
         }
-        self.keys.begin(&call.key);
+        let mark = self.keys.mark(&call.key);
+        self.keys.begin(mark);
         let deadline = call.deadline;
-        let release = Release { call, flight: None, retried: false, expired: false };
+        let release = Release { call, mark, flight: None, retried: false, expired: false };
         let id = self.releases.insert(release);
         self.unsent.push_back(id);
         let releases = &self.releases;
         self.deadlines.push(deadline, id);
-        self.deadlines.compact(releases.len(), |id| releases.get(id).is_some());
+        self.deadlines.compact(releases.len(), |id| releases.get(*id).is_some());
         if self.unsent.len() > 64 + 2 * releases.len() {
             self.unsent.retain(|id| releases.get(*id).is_some());
         }
@@ -103,12 +106,12 @@ impl Lane {
         let Some(release) = self.releases.get_mut(id) else { return Vec::new() };
         release.expired = true;
         self.expired += 1;
-        self.keys.end(&release.call.key, true)
+        self.keys.end(release.mark, true)
     }
 
-    /// Forgets a release. Returns it with the acquires that waited for its key.
-    pub(super) fn remove(&mut self, id: Id) -> Option<(Release, Vec<Id>)> {
-        let release = self.releases.remove(id)?;
+    /// Forgets a release. Returns the acquires that waited for its key.
+    pub(super) fn remove(&mut self, id: Id) -> Vec<Id> {
+        let Some(release) = self.releases.get(id) else { return Vec::new() };
         if release.call.kind == ReleaseKind::Compensation {
             self.compensations -= 1;
         }
@@ -116,9 +119,10 @@ impl Lane {
             self.expired -= 1;
             Vec::new()
         } else {
-            self.keys.end(&release.call.key, release.flight.is_some())
+            self.keys.end(release.mark, release.flight.is_some())
         };
-        Some((release, parked))
+        self.releases.remove(id);
+        parked
     }
 
     /// Whether no release has an outcome to wait for.

@@ -29,7 +29,7 @@ pub use releases::RELEASE_TIME;
 use crate::clock::{Mono, Now};
 use crate::reason::{Reason, ReasonKind};
 use connection::Connection;
-use deadlines::Deadlines;
+pub(crate) use deadlines::Deadlines;
 use lane::Lane;
 use owners::Owners;
 use queue::Queue;
@@ -46,7 +46,7 @@ pub struct Engine {
     requests: Slab<Request>,
     owners: Owners,
     queue: Queue,
-    timers: Deadlines,
+    timers: Deadlines<Id>,
     lane: Lane,
     /// In the order in which they were dialled.
     conns: Vec<Connection>,
@@ -81,7 +81,7 @@ impl Engine {
             owners: Owners::new(settings.first_owner),
             queue: Queue::default(),
             timers: Deadlines::default(),
-            lane: Lane::new(settings.lane),
+            lane: Lane::new(settings.lane, settings.seed),
             conns: Vec::new(),
             router: Router::new(&settings.endpoints, settings.seed),
             rng: Rng::new(!settings.seed),
@@ -118,7 +118,7 @@ impl Engine {
             self.with_request(id, |request| request.owner = owner);
             self.timers.push(deadline, id);
             let requests = &self.requests;
-            self.timers.compact(requests.len(), |id| requests.get(id).is_some());
+            self.timers.compact(requests.len(), |id| requests.get(*id).is_some());
             self.queue.compact(self.queued, |id| waits(requests, id));
             self.queue.push(class, seq, id);
             if self.wants_connection(class) {
@@ -164,7 +164,8 @@ impl Engine {
 
     /// Ends an acquire: forgets it, counts it, and tells its caller unless the caller knows.
     fn finish(&mut self, id: Id, outcome: AcquireOutcome) {
-        let Some(request) = self.requests.remove(id) else { return };
+        let Some(request) = self.requests.get(id) else { return };
+        let abandoned = request.is_abandoned();
         match request.flight() {
             Some(flight) => {
                 self.owners.forget(request.owner);
@@ -174,7 +175,8 @@ impl Engine {
             }
             None => self.queued -= 1,
         }
-        if request.is_abandoned() {
+        self.requests.remove(id);
+        if abandoned {
             return;
         }
         let counters = &mut self.counters;

@@ -51,9 +51,10 @@ impl Owners {
     }
 }
 
-/// Owners count up, so one multiplication spreads them as well as a table needs.
+/// For numbers that are spread already, or that count up: one multiplication spreads them as well as a
+/// table needs.
 #[derive(Default)]
-struct Spread(u64);
+pub(super) struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

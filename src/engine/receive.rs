@@ -33,7 +33,7 @@ impl Engine {
     pub fn received(&mut self, conn: ConnId, bytes: &[u8], now: Now) {
         let Some(at) = self.index(conn) else { return };
         self.conns[at].heard = now.mono;
-        let mut decoder = std::mem::take(&mut self.conns[at].decoder);
+        let Some(mut decoder) = self.conns[at].decoder.take() else { return };
         let mut input = bytes;
         loop {
             match decoder.next(&mut input) {
@@ -50,7 +50,7 @@ impl Engine {
         }
         if let Some(at) = self.index(conn) {
             let conn = &mut self.conns[at];
-            conn.decoder = decoder;
+            conn.decoder = Some(decoder);
             // The last answer from a node that serves no longer.
             if conn.is_idle() && self.is_ready() && self.target() != Some(self.conns[at].endpoint) {
                 self.steer_at = Some(now.mono);

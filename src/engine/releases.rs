@@ -8,6 +8,7 @@ use super::slab::Id;
 use crate::clock::Now;
 use crate::reason::{Reason, ReasonKind};
 use crate::wire::Key;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// REL-1: what a release has from its call, or from being enqueued.
@@ -91,16 +92,19 @@ impl Engine {
 
     /// Forgets a release, and tells whoever waits for it unless it was told before.
     pub(super) fn end_release(&mut self, id: Id, outcome: ReleaseOutcome) {
-        let Some((release, parked)) = self.lane.remove(id) else { return };
+        let Some(release) = self.lane.releases.get(id) else { return };
+        let (kind, token) = (release.call.kind, release.call.token);
+        let (retried, expired) = (release.retried, release.expired);
         if let Some(flight) = release.flight {
             self.owners.forget(flight.owner);
             if let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == flight.conn) {
                 conn.releases -= 1;
             }
         }
+        let parked = self.lane.remove(id);
         self.unpark(parked);
-        if !release.expired {
-            self.tell(id, &release.call, release.retried, outcome);
+        if !expired {
+            self.tell(id, kind, token, retried, outcome);
         }
     }
 
@@ -121,14 +125,21 @@ impl Engine {
     /// answer would look like a broken protocol.
     pub(super) fn expire_release(&mut self, id: Id) {
         let Some(release) = self.lane.releases.get(id) else { return };
-        let (call, retried) = (release.call.clone(), release.retried);
+        let (kind, token, retried) = (release.call.kind, release.call.token, release.retried);
         let parked = self.lane.expire(id);
         self.unpark(parked);
         let unanswered = Reason::new(ReasonKind::Deadline);
-        self.tell(id, &call, retried, ReleaseOutcome::Unconfirmed(unanswered));
+        self.tell(id, kind, token, retried, ReleaseOutcome::Unconfirmed(unanswered));
     }
 
-    fn tell(&mut self, id: Id, call: &ReleaseCall, retried: bool, outcome: ReleaseOutcome) {
+    fn tell(
+        &mut self,
+        id: Id,
+        kind: ReleaseKind,
+        token: u64,
+        retried: bool,
+        outcome: ReleaseOutcome,
+    ) {
         let outcome = match outcome {
             // An earlier try may have worked: only an answer could say.
             ReleaseOutcome::OwnerExhausted if retried => {
@@ -139,9 +150,9 @@ impl Engine {
         };
         if !matches!(outcome, ReleaseOutcome::Released | ReleaseOutcome::NotHeld { .. }) {
             self.counters.unconfirmed += 1;
-            self.log(Event::Unconfirmed { token: call.token });
+            self.log(Event::Unconfirmed { token });
         }
-        if call.kind == ReleaseKind::Awaited {
+        if kind == ReleaseKind::Awaited {
             self.effects.push_back(Effect::Release { id: ReleaseId(id), outcome });
         }
     }
@@ -150,27 +161,28 @@ impl Engine {
     pub(super) fn unsend_release(&mut self, at: usize, id: Id) {
         let Some(release) = self.lane.releases.get_mut(id) else { return };
         let Some(flight) = release.flight.take() else { return };
-        let key = release.call.key;
+        let mark = release.mark;
         self.owners.forget(flight.owner);
         self.conns[at].releases -= 1;
-        self.lane.keys.unsent(&key);
+        self.lane.keys.unsent(mark);
         self.lane.restore(id);
     }
 
     /// REL-1: the connection is gone. What it may have carried is safe to repeat, in its time.
     pub(super) fn resend_releases(&mut self, at: usize, now: Now) {
         let conn = self.conns[at].id;
-        let mut lost = self
+        let lost = self
             .lane
             .releases
             .ids(|release| release.flight.is_some_and(|flight| flight.conn == conn));
-        // The oldest goes first again: the last one to be put in front is the first.
-        let sent = |id: &Id| {
-            let flight = self.lane.releases.get(*id).and_then(|release| release.flight);
-            std::cmp::Reverse(flight.map(|flight| flight.owner))
+        // The oldest goes first again: the last one to be put in front is the first. A heap, since a
+        // sort has more code than all else here.
+        let sent = |id: Id| {
+            let flight = self.lane.releases.get(id).and_then(|release| release.flight);
+            (flight.map(|flight| flight.owner), id)
         };
-        lost.sort_unstable_by_key(sent);
-        for id in lost {
+        let mut lost: BinaryHeap<_> = lost.into_iter().map(sent).collect();
+        while let Some((_, id)) = lost.pop() {
             let Some(release) = self.lane.releases.get_mut(id) else { continue };
             if release.expired || release.call.deadline <= now.mono {
                 self.end_release(id, ReleaseOutcome::Unconfirmed(self.last_error));

@@ -15,8 +15,8 @@ impl Engine {
         let (requests, releases) = (&self.requests, &self.lane.releases);
         let (connect, idle) = (self.settings.connect_timeout, self.idle_probe());
         let conns = self.conns.iter().filter_map(|conn| conn.timer(connect, idle));
-        let acquires = self.timers.next(|id| requests.get(id).is_some());
-        let lane = self.lane.deadlines.next(|id| releases.get(id).is_some());
+        let acquires = self.timers.next(|id| requests.get(*id).is_some());
+        let lane = self.lane.deadlines.next(|id| releases.get(*id).is_some());
         #[cfg(canary)]
         if crate::canary!(nothing_spins) {
             return Some(Mono(0));

@@ -1,7 +1,7 @@
 //! What goes out: the one place where an unsent request becomes a possibly sent one.
 
 use super::api::{AcquireOutcome, Class, ConnId, Gate, ReleaseOutcome, RequestId, SendResult};
-use super::connection::{OutFrame, OutWhat, Phase, Probe, places};
+use super::connection::{Connection, OutFrame, OutWhat, Phase, Probe, places};
 use super::lane::ReleaseFlight;
 use super::owners::Pending;
 use super::request::{Flight, Place};
@@ -17,6 +17,14 @@ const BATCH: usize = 32 * 1024;
 const CLASSES: [Class; 3] = [Class::Try, Class::Blocking, Class::Ticket];
 
 impl Engine {
+    /// Whether [`Engine::poll_transmit`] may have something: a look that costs less.
+    pub fn may_transmit(&mut self) -> bool {
+        let has_bytes = |conn: &Connection| {
+            !conn.out.is_empty() || conn.probe.is_some_and(|probe| probe.sent.is_none())
+        };
+        self.queued > 0 || self.lane.has_unsent() || self.conns.iter().any(has_bytes)
+    }
+
     /// The next connection that has bytes to send, with the bytes. Send them once, then call
     /// [`Engine::transmitted`]. `now` must be read before the send: it is what a grant's lease is
     /// measured from.
@@ -159,12 +167,12 @@ impl Engine {
                 continue;
             };
             release.flight = Some(ReleaseFlight { conn, sent: now, owner });
-            let (key, token) = (release.call.key, release.call.token);
+            let (key, token, mark) = (release.call.key, release.call.token, release.mark);
             #[cfg(canary)]
             let token =
                 token + u64::from(crate::canary!(releases_are_legitimate) && token % 64 == 0);
             self.owners.expect(owner, Pending::Release(id));
-            let parked = self.lane.keys.sent(&key, conn);
+            let parked = self.lane.keys.sent(mark, conn);
             self.unpark(parked);
             self.conns[at].releases += 1;
             let frame = ClientFrame::Release { owner, token, key: key.as_bytes() };

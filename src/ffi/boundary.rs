@@ -14,11 +14,29 @@ pub(super) fn boundary<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
     let _kept = Errno::keep();
     let _quiet = Quiet::enter();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        last_error::set(format!("a bug in this library: {}", text(&*payload)).into());
-        // A payload's own drop may panic; one leaked box is the lesser evil.
-        std::mem::forget(payload);
+        panicked(payload);
         on_panic
     })
+}
+
+// What follows is in no hurry, and once is enough for all exported functions.
+
+#[cold]
+#[inline(never)]
+fn panicked(payload: Box<dyn Any + Send>) {
+    last_error::set(format!("a bug in this library: {}", text(&*payload)).into());
+    // A payload's own drop may panic; one leaked box is the lesser evil.
+    std::mem::forget(payload);
+}
+
+#[inline(never)]
+fn failed(ended: Ended) -> lockclient_status {
+    let status = ended.status;
+    // Nothing has failed yet, and an event loop meets this all the time.
+    if status != LOCKCLIENT_PENDING {
+        last_error::set(ended.message);
+    }
+    status
 }
 
 /// What a panic said.
@@ -34,25 +52,17 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 pub(super) fn status(body: impl FnOnce() -> Result<(), Ended>) -> lockclient_status {
     boundary(LOCKCLIENT_E_PANIC, || match body() {
         Ok(()) => LOCKCLIENT_OK,
-        Err(ended) => {
-            let status = ended.status;
-            // Nothing has failed yet, and an event loop meets this all the time.
-            if status != LOCKCLIENT_PENDING {
-                last_error::set(ended.message);
-            }
-            status
-        }
+        Err(ended) => failed(ended),
     })
 }
 
-/// The same for a function that gives `failed` on any failure.
-pub(super) fn value_or<T: Copy>(failed: T, body: impl FnOnce() -> Result<T, Ended>) -> T {
-    boundary(failed, || match body() {
-        Ok(value) => value,
-        Err(ended) => {
-            last_error::set(ended.message);
-            failed
-        }
+/// The same for a function that gives `none` on any failure.
+pub(super) fn value_or<T: Copy>(none: T, body: impl FnOnce() -> Result<T, Ended>) -> T {
+    boundary(none, || {
+        body().unwrap_or_else(|ended| {
+            failed(ended);
+            none
+        })
     })
 }
 

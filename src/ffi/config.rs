@@ -28,7 +28,7 @@ impl lockclient_config {
     /// Replaces the settings, unless the change fails.
     pub(super) fn change(
         &self,
-        with: impl FnOnce(Config) -> Result<Config, ConfigError>,
+        with: &dyn Fn(Config) -> Result<Config, ConfigError>,
     ) -> Result<(), Ended> {
         let mut settings = self.settings.lock();
         *settings = with(settings.clone())?;
@@ -39,7 +39,7 @@ impl lockclient_config {
 /// Runs a setter of the Rust API on what C holds.
 unsafe fn set(
     config: *mut lockclient_config,
-    with: impl FnOnce(Config) -> Result<Config, ConfigError>,
+    with: &dyn Fn(Config) -> Result<Config, ConfigError>,
 ) -> lockclient_status {
     status(|| {
         // SAFETY: the header's contract: NULL or a live configuration.
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn lockclient_config_add_endpoint(
         let text = unsafe { CStr::from_ptr(host_port) }.to_str().map_err(|_| {
             Ended::because(LOCKCLIENT_E_INVALID_ARGUMENT, c"the endpoint is not valid UTF-8")
         })?;
-        config.change(|settings| settings.endpoint(text))
+        config.change(&|settings| settings.endpoint(text))
     })
 }
 
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn lockclient_config_set_secret(
         }
         // SAFETY: the header's contract: `len` readable bytes that stay as they are; few enough.
         let bytes = unsafe { slice::from_raw_parts(secret, len) };
-        config.change(|settings| settings.secret(bytes))
+        config.change(&|settings| settings.secret(bytes))
     })
 }
 
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn lockclient_config_set_connections(
     per_client: u32,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| settings.connections(per_client)) }
+    unsafe { set(config, &|settings| settings.connections(per_client)) }
 }
 
 /// Sets the time limit of making a connection, the look-up of the server's name included.
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn lockclient_config_set_connect_timeout_ms(
     ms: u64,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| settings.connect_timeout(Duration::from_millis(ms))) }
+    unsafe { set(config, &|settings| settings.connect_timeout(Duration::from_millis(ms))) }
 }
 
 /// Sets how long after its deadline an acquire that was sent may still be answered
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn lockclient_config_set_response_grace_ms(
     ms: u64,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| settings.response_grace(Duration::from_millis(ms))) }
+    unsafe { set(config, &|settings| settings.response_grace(Duration::from_millis(ms))) }
 }
 
 /// Ends every acquire at its deadline exactly, without the response grace. An ordinary timeout is
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn lockclient_config_set_strict_deadline(
     on: bool,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| Ok(settings.strict_deadline(on))) }
+    unsafe { set(config, &|settings| Ok(settings.strict_deadline(on))) }
 }
 
 /// Gives a grant back, as LOCKCLIENT_INDETERMINATE, when less than the acquire's
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn lockclient_config_set_enforce_budget(
     on: bool,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| Ok(settings.enforce_budget(on))) }
+    unsafe { set(config, &|settings| Ok(settings.enforce_budget(on))) }
 }
 
 /// Retries an acquire that a server refused as busy, with backoff and jitter, inside the same
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn lockclient_config_set_busy_retry(
     on: bool,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| Ok(settings.busy_retry(on))) }
+    unsafe { set(config, &|settings| Ok(settings.busy_retry(on))) }
 }
 
 /// Whether the server's answers on one connection leave in the order in which they were decided,
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn lockclient_config_set_ordered_answers(
     on: bool,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| Ok(settings.ordered_answers(on))) }
+    unsafe { set(config, &|settings| Ok(settings.ordered_answers(on))) }
 }
 
 /// Sets how often an idle connection is asked whether its server still serves.
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn lockclient_config_set_idle_probe_ms(
     ms: u64,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| settings.idle_probe(Duration::from_millis(ms))) }
+    unsafe { set(config, &|settings| settings.idle_probe(Duration::from_millis(ms))) }
 }
 
 /// Sets the most acquires that may wait unsent in the client, and of releases by
@@ -299,5 +299,5 @@ pub unsafe extern "C" fn lockclient_config_set_queue_limit(
     limit: usize,
 ) -> lockclient_status {
     // SAFETY: the header's contract is the one of `set`.
-    unsafe { set(config, |settings| settings.queue_limit(limit)) }
+    unsafe { set(config, &|settings| settings.queue_limit(limit)) }
 }

@@ -19,6 +19,7 @@ pub const LOCKCLIENT_LOG_DEBUG: i32 = 4;
 type Callback = unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char);
 
 /// The host's function and the host's pointer.
+#[derive(Clone, Copy)]
 struct Sink {
     log: Callback,
     user: *mut c_void,
@@ -79,6 +80,6 @@ pub unsafe extern "C" fn lockclient_config_set_log(
         let config = unsafe { lockclient_config::borrow(config) }?;
         let log = log.ok_or_else(|| Ended::null("log"))?;
         let sink = Sink { log, user };
-        config.change(|settings| Ok(settings.log(move |level, message| sink.line(level, message))))
+        config.change(&|settings| Ok(settings.log(move |level, message| sink.line(level, message))))
     })
 }

@@ -95,6 +95,7 @@ impl Ended {
     }
 
     /// The status's own sentence, and what exactly happened.
+    #[inline(never)]
     fn detailed(status: lockclient_status, why: &Failure) -> Ended {
         let sentence = describe(status).1.to_string_lossy();
         Ended::because(status, format!("{sentence}: {why}"))
@@ -102,6 +103,8 @@ impl Ended {
 }
 
 impl From<Error> for Ended {
+    #[cold]
+    #[inline(never)]
     fn from(error: Error) -> Ended {
         let status = match &error {
             Error::BadKey(_) => LOCKCLIENT_E_BAD_KEY,
@@ -128,6 +131,8 @@ impl From<KeyError> for Ended {
 }
 
 impl From<ConfigError> for Ended {
+    #[cold]
+    #[inline(never)]
     fn from(error: ConfigError) -> Ended {
         Ended::because(LOCKCLIENT_E_INVALID_ARGUMENT, error.to_string())
     }

@@ -103,9 +103,11 @@ fn start(
     raw: *mut lockclient_ticket,
 ) -> Result<(), Ended> {
     let ticket = client.prepare(key, asked, Some(raw.expose_provenance() as u64))?;
-    // SAFETY: `give` made it, and nobody else knows of it yet.
-    let started = unsafe { lockclient_ticket::borrow(raw) }?.ticket.get_or_init(|| ticket);
-    Ok(client.submit(started)?)
+    let slot = ticket.slot().clone();
+    // SAFETY: `give` made it, and nobody else knows of it yet. The borrow ends with the line: from
+    // the next one on another thread may fetch the handle and free it.
+    let _ = unsafe { lockclient_ticket::borrow(raw) }?.ticket.set(ticket);
+    Ok(client.submit(slot)?)
 }
 
 /// Blocks until the acquire has ended, and takes its result. Returns when lockclient_acquire would.

@@ -73,9 +73,12 @@ pub(crate) enum Audience {
     Nobody,
     /// The count of started releases.
     Count,
-    /// A blocked caller. Nothing: the thread has ended.
-    Caller(Arc<Reply<Option<ReleaseOutcome>>>),
+    /// A blocked caller.
+    Caller(Arc<Answer>),
 }
+
+/// What the caller of a release waits for. Nothing: the thread has ended.
+pub(crate) type Answer = Reply<Option<ReleaseOutcome>>;
 
 /// Why something was not taken. Nothing of it will be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +122,8 @@ pub(crate) struct Commands {
     broken: AtomicBool,
     /// For a look without the lock.
     closed: AtomicBool,
+    /// The thread has been asked to end.
+    shut: AtomicBool,
     limit: usize,
 }
 
@@ -130,6 +135,7 @@ impl Commands {
             waker,
             broken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
             limit,
         }
     }
@@ -137,6 +143,11 @@ impl Commands {
     /// Whether the client was closed, or its thread has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the thread has been asked to end, or has ended.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Acquire)
     }
 
     /// Whether the thread has ended without having been asked to, or cannot be reached.
@@ -166,11 +177,12 @@ impl Commands {
         self.add(inner, command)
     }
 
-    /// Asks the thread to end. Nothing new is taken afterwards.
-    pub(crate) fn shut(&self, deadline: Mono) -> Result<(), Refused> {
-        let mut inner = self.lock(PATIENTLY)?;
-        inner.stage = Stage::Closing;
+    /// Asks the thread to end. Nothing new is taken afterwards, whether or not it can be asked.
+    pub(crate) fn shut(&self, deadline: Mono, patience: Duration) -> Result<(), Refused> {
         self.closed.store(true, Ordering::Release);
+        let mut inner = self.lock(patience)?;
+        inner.stage = Stage::Closing;
+        self.shut.store(true, Ordering::Release);
         self.add(inner, Command::Shutdown(deadline))
     }
 
@@ -224,6 +236,17 @@ impl Commands {
         idle
     }
 
+    /// The thread: whether something waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.inner.lock().waiting.is_empty()
+    }
+
+    /// Does what a caller does that the system stops at the worst moment.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized {
+        self.inner.lock()
+    }
+
     /// How many commands wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -253,6 +276,7 @@ impl Commands {
         }
         inner.stage = Stage::Ended;
         self.closed.store(true, Ordering::Release);
+        self.shut.store(true, Ordering::Release);
         std::mem::take(&mut inner.waiting)
     }
 }

@@ -1,20 +1,23 @@
 //! The background thread: readiness in, bytes out, and the engine's effects.
 
-use super::commands::{Audience, Command};
+use super::audiences::Audiences;
+use super::commands::{Answer, Audience, Command};
 use super::dial::{Dial, Dialer};
+use super::links::{Link, Links};
+use super::pause::Pause;
 use super::shared::Shared;
 use super::socket::{Progress, Socket};
 use super::sys::{self, Identity};
 use super::waker::WakeReceiver;
-use crate::clock::Mono;
-use crate::engine::{ConnId, Effect, Engine, ReleaseId, ReleaseOutcome, SendResult, Settings};
+use crate::clock::{Mono, Now};
+use crate::engine::{ConnId, Effect, Engine, ReleaseOutcome, SendResult, Settings};
 use crate::outcome::Shutdown;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::{Arc as SyncArc, Ordering};
 use crate::ticket::{Desk, Reclaim, Reply, Slot};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -33,15 +36,11 @@ const READS: usize = 8;
 /// Reads of one connection when it must be read to its end before something is decided.
 const DRAIN_READS: usize = 256;
 
+/// Turns without a sleep after which descriptors are looked at again.
+const TURNS: u32 = 16;
+
 /// The longest sleep: a thread whose descriptors were closed behind its back is not told.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
-
-/// A connection, from its dial to its close.
-#[derive(Debug)]
-enum Link {
-    Dialing(Dial),
-    Open(Socket),
-}
 
 /// The thread's own.
 #[derive(Debug)]
@@ -53,9 +52,14 @@ pub(super) struct Driver {
     /// The poll's, as far as it can be told (HOST-3).
     identity: Identity,
     receiver: WakeReceiver,
-    /// How often the thread has slept.
-    sleep: u64,
-    links: HashMap<ConnId, Link>,
+    /// A descriptor that was found to be ours in this period is taken to be so to its end
+    /// (HOST-3). A sleep ends it, and so do some turns without one.
+    period: u64,
+    /// Turns since the period began.
+    turns: u32,
+    /// The last period in which any descriptor was looked at.
+    looked: u64,
+    links: Links,
     dialer: Dialer,
     /// Connections that may have more to read.
     readable: VecDeque<ConnId>,
@@ -66,9 +70,12 @@ pub(super) struct Driver {
     /// What is just being given to the engine: if that panics, somebody still waits for it.
     admitting: Option<SyncArc<Slot>>,
     asking: Option<Audience>,
-    audiences: HashMap<ReleaseId, Audience>,
+    audiences: Audiences,
+    /// Ends of releases that their callers are still to be told.
+    answers: Vec<(SyncArc<Answer>, Option<ReleaseOutcome>)>,
     hopefuls: Vec<SyncArc<Reply<bool>>>,
     buffer: Box<[u8]>,
+    pause: Pause,
     closing: Option<Closing>,
 }
 
@@ -96,17 +103,21 @@ impl Driver {
             poll,
             identity,
             receiver,
-            sleep: 0,
-            links: HashMap::new(),
+            period: 1,
+            turns: 0,
+            looked: 0,
+            links: Links::default(),
             dialer: Dialer::new(&shared.endpoints),
             readable: VecDeque::new(),
             drains: VecDeque::new(),
             batch: VecDeque::new(),
             admitting: None,
             asking: None,
-            audiences: HashMap::new(),
+            audiences: Audiences::default(),
+            answers: Vec::new(),
             hopefuls: Vec::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
+            pause: Pause::default(),
             closing: None,
             shared,
         })
@@ -116,41 +127,71 @@ impl Driver {
     pub(super) fn run(&mut self) -> io::Result<Shutdown> {
         let mut events = Events::with_capacity(256);
         loop {
-            let sleep = self.sleep_time();
-            // An epoll of the host's in the place of ours looks like ours; a socket does not.
-            if !self.receiver.is_ours() {
-                return Err(sys::gone());
+            if !self.pause.is_worth_it(&self.shared.commands) {
+                self.poll(&mut events)?;
             }
-            match self.poll.poll(&mut events, sleep) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
-            if sleep != Some(Duration::ZERO) {
-                self.sleep += 1;
-                self.shared.commands.woken();
-                // The poll's own number tells less: all polls look alike.
-                if !self.receiver.is_ours() || self.shared.commands.is_broken() {
-                    return Err(sys::gone());
-                }
-            }
-            for event in &events {
-                if event.token() == WAKE {
-                    self.receiver.clear()?;
-                } else {
-                    self.ready(event);
-                }
-            }
-            events.clear();
             self.read();
-            self.tell();
-            self.obey();
-            self.time();
+            if self.has_news() {
+                self.tell();
+            }
+            let now = sys::now();
+            self.obey(now);
+            self.time(now);
             self.transmit();
             self.tell();
             if let Some(end) = self.end() {
                 return Ok(end);
             }
         }
+    }
+
+    /// Sleeps until something is ready or due, and marks what is ready.
+    fn poll(&mut self, events: &mut Events) -> io::Result<()> {
+        let sleep = self.sleep_time();
+        // An epoll of the host's in the place of ours looks like ours; a socket does not.
+        self.look()?;
+        match self.poll.poll(events, sleep) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        self.turns += 1;
+        if sleep != Some(Duration::ZERO) {
+            self.shared.commands.woken();
+            if self.shared.commands.is_broken() {
+                return Err(sys::gone());
+            }
+            self.turns = TURNS;
+        }
+        if self.turns == TURNS {
+            self.turns = 0;
+            self.period += 1;
+        }
+        if events.is_empty() {
+            self.look()?;
+        }
+        for event in &*events {
+            if event.token() == WAKE {
+                self.receiver.clear()?;
+            } else {
+                self.ready(event);
+            }
+        }
+        events.clear();
+        Ok(())
+    }
+
+    /// Looks whether our descriptors are still ours, unless one was looked at in this period.
+    fn look(&mut self) -> io::Result<()> {
+        if self.looked == self.period {
+            return Ok(());
+        }
+        self.looked = self.period;
+        if self.receiver.is_ours() { Ok(()) } else { Err(sys::gone()) }
+    }
+
+    /// A socket was used, which had itself looked at. After an error nothing is taken for granted.
+    fn used<T>(&mut self, result: &io::Result<T>) {
+        self.looked = if result.is_ok() { self.period } else { 0 };
     }
 
     /// How long the poll may wait.
@@ -175,11 +216,11 @@ impl Driver {
     /// A connection's socket has become ready for something.
     fn ready(&mut self, event: &Event) {
         let conn = ConnId(event.token().0 as u64);
-        if matches!(self.links.get(&conn), Some(Link::Dialing(_))) {
+        if matches!(self.links.get(conn), Some(Link::Dialing(_))) {
             self.progress(conn);
             self.effects();
         }
-        let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return };
+        let Some(socket) = self.links.open(conn) else { return };
         socket.ending |= event.is_read_closed() || event.is_error();
         if event.is_writable() {
             self.engine.writable(conn);
@@ -212,9 +253,10 @@ impl Driver {
     /// Reads a connection at most so often. Whether there may be more.
     fn feed(&mut self, conn: ConnId, reads: usize) -> bool {
         for _ in 0..reads {
-            let Some(Link::Open(socket)) = self.links.get_mut(&conn) else { return false };
+            let Some(socket) = self.links.open(conn) else { return false };
             let ending = socket.ending;
-            let result = socket.receive(&mut self.buffer, self.sleep);
+            let result = socket.receive(&mut self.buffer, self.period);
+            self.used(&result);
             let now = sys::now();
             match result {
                 Ok(None) => return false,
@@ -237,9 +279,8 @@ impl Driver {
     }
 
     /// Does what callers have asked for.
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Now) {
         self.shared.commands.take(&mut self.batch, self.engine.queued());
-        let now = sys::now();
         while let Some(command) = self.batch.pop_front() {
             match command {
                 Command::Acquire(slot) => {
@@ -301,8 +342,7 @@ impl Driver {
     }
 
     /// Does what is due by itself.
-    fn time(&mut self) {
-        let now = sys::now();
+    fn time(&mut self, now: Now) {
         while let Some(reclaim) = self.desk.lapsed(now.mono) {
             self.engine.reclaim(reclaim.key, reclaim.token, now);
         }
@@ -319,14 +359,13 @@ impl Driver {
 
     /// Sends what there is to send. The only place that does.
     fn transmit(&mut self) {
-        loop {
+        while self.engine.may_transmit() {
             // DL-3, GR-2: waits are computed, and leases measured, from just before the send.
             let now = sys::now();
             let Some((conn, bytes)) = self.engine.poll_transmit(now, &mut self.desk) else { break };
-            let result = match self.links.get_mut(&conn) {
-                Some(Link::Open(socket)) => socket.send(bytes, self.sleep),
-                _ => Err(sys::gone()),
-            };
+            let socket = self.links.open(conn).ok_or_else(sys::gone);
+            let result = socket.and_then(|socket| socket.send(bytes, self.period));
+            self.used(&result);
             let result = match result {
                 Ok(accepted) => SendResult::Accepted(accepted),
                 Err(error) => SendResult::Failed(broken(&error)),
@@ -344,7 +383,7 @@ impl Driver {
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
                 Effect::Dial { conn, endpoint } => self.dial(conn, endpoint),
-                Effect::Close { conn } => match self.links.remove(&conn) {
+                Effect::Close { conn } => match self.links.remove(conn) {
                     Some(Link::Open(socket)) => socket.close(self.poll.registry()),
                     Some(Link::Dialing(dial)) => {
                         self.dialer.given_up(conn, &dial);
@@ -355,8 +394,8 @@ impl Driver {
                     None => {}
                 },
                 Effect::HalfClose { conn } => {
-                    if let Some(Link::Open(socket)) = self.links.get_mut(&conn) {
-                        socket.half_close(self.sleep);
+                    if let Some(socket) = self.links.open(conn) {
+                        socket.half_close(self.period);
                     }
                 }
                 Effect::Drain { conn } => self.drains.push_back(conn),
@@ -366,7 +405,7 @@ impl Driver {
                     }
                 }
                 Effect::Release { id, outcome } => {
-                    if let Some(audience) = self.audiences.remove(&id) {
+                    if let Some(audience) = self.audiences.remove(id) {
                         self.inform(audience, Some(outcome));
                     }
                 }
@@ -387,16 +426,25 @@ impl Driver {
                 self.shared.started.fetch_sub(1, Ordering::Relaxed);
             }
             Audience::Caller(reply) => {
-                // Whoever was told finds itself counted.
-                self.publish();
-                reply.give(outcome);
+                self.answers.push((reply, outcome));
             }
         }
     }
 
+    /// Whether somebody waits to be told something.
+    fn has_news(&self) -> bool {
+        !self.answers.is_empty() || self.desk.has_news()
+    }
+
     /// Tells callers what has become of their requests, after the counts.
     fn tell(&mut self) {
+        if self.has_news() {
+            self.pause.hope();
+        }
         self.publish();
+        for (reply, outcome) in self.answers.drain(..) {
+            self.desk.reply(&reply, outcome);
+        }
         self.desk.tell();
         if !self.hopefuls.is_empty() {
             let ready = self.engine.is_ready();
@@ -433,7 +481,7 @@ impl Driver {
         for conn in self.dialer.resolved(endpoint) {
             match &result {
                 Ok(addresses) => {
-                    if let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) {
+                    if let Some(Link::Dialing(dial)) = self.links.get_mut(conn) {
                         self.dialer.supply(dial, addresses);
                         self.attempt(conn);
                     }
@@ -445,10 +493,10 @@ impl Driver {
 
     /// Tries a dial's next address, and the next, until one is under way.
     fn attempt(&mut self, conn: ConnId) {
-        let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
+        let Some(Link::Dialing(dial)) = self.links.get_mut(conn) else { return };
         while let Some(address) = dial.next() {
             let token = Token(conn.0 as usize);
-            match Socket::connect(&address, self.poll.registry(), token, self.sleep) {
+            match Socket::connect(&address, self.poll.registry(), token, self.period) {
                 Ok(socket) => {
                     dial.attempt = Some((address, socket));
                     return;
@@ -463,9 +511,9 @@ impl Driver {
 
     /// Something has happened to a socket that is connecting.
     fn progress(&mut self, conn: ConnId) {
-        let Some(Link::Dialing(dial)) = self.links.get_mut(&conn) else { return };
+        let Some(Link::Dialing(dial)) = self.links.get_mut(conn) else { return };
         let Some((address, mut socket)) = dial.attempt.take() else { return };
-        match socket.progress(self.sleep) {
+        match socket.progress(self.period) {
             Progress::Waiting => dial.attempt = Some((address, socket)),
             Progress::Failed(error) => {
                 dial.error = error;
@@ -488,7 +536,7 @@ impl Driver {
     }
 
     fn fail_dial(&mut self, conn: ConnId, endpoint: u16, kind: ReasonKind, error: &io::Error) {
-        self.links.remove(&conn);
+        self.links.remove(conn);
         let reason = Reason::new(kind).at(endpoint).with_os_error(error.raw_os_error());
         self.engine.dialed(conn, Err(reason), sys::now());
     }
@@ -540,14 +588,17 @@ impl Driver {
             }
         }
         self.desk.abandon();
-        let audiences = std::mem::take(&mut self.audiences).into_values();
+        let audiences = self.audiences.take_all();
         for audience in audiences.chain(self.asking.take()) {
             self.inform(audience, None);
+        }
+        for (reply, outcome) in self.answers.drain(..) {
+            reply.give(outcome);
         }
         for reply in self.hopefuls.drain(..) {
             reply.give(false);
         }
-        for (_, link) in self.links.drain() {
+        for link in self.links.drain() {
             match link {
                 Link::Open(socket) => socket.close(self.poll.registry()),
                 Link::Dialing(Dial { attempt: Some((_, socket)), .. }) => {

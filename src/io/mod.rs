@@ -1,10 +1,13 @@
 //! The background thread and what it owns: every socket of a client, and nothing of any other.
 
+mod audiences;
 mod commands;
 mod dial;
 mod driver;
+mod links;
 #[cfg(all(loom, test))]
 mod models;
+mod pause;
 mod shared;
 mod socket;
 pub(crate) mod sys;
@@ -22,7 +25,7 @@ use crate::outcome::Shutdown;
 use crate::quiet::{self, Quiet};
 use crate::stats::Board;
 use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex};
-use crate::ticket::{Completions, Pool, Reply};
+use crate::ticket::{Completions, Condvar, Condvars, Pool, Reply, Sleepers};
 use commands::Commands;
 use driver::Driver;
 use std::io;
@@ -46,11 +49,13 @@ pub(crate) fn start(config: &Config) -> io::Result<Arc<Shared>> {
         last_error: AtomicU64::new(0),
         started: AtomicUsize::new(0),
         lost: AtomicU64::new(0),
-        end: Reply::new(),
+        end: Reply::new(Condvar::new()),
         log: config.log.as_ref().map(|_| Arc::new(Log::new())),
+        condvars: Condvars::new(),
         slots: Pool::new(),
         replies: Pool::new(),
         completions: SyncArc::new(Completions::new()),
+        sleepers: Sleepers::new(),
         threads: Mutex::new(Vec::new()),
     });
     let driver = Driver::new(settings(config, u64::from_ne_bytes(seed)), shared.clone(), receiver)?;

@@ -5,7 +5,7 @@ use super::waker;
 use crate::clock::Mono;
 use crate::reason::ReasonKind;
 use crate::sync::Arc;
-use crate::ticket::Reply;
+use crate::ticket::{Condvar, Reply};
 use loom::thread;
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ fn commands() -> (Arc<Commands>, waker::WakeReceiver) {
 }
 
 fn push(commands: &Commands) -> Result<(), Refused> {
-    commands.push(Command::WaitReady(Arc::new(Reply::new())), PATIENTLY)
+    commands.push(Command::WaitReady(Arc::new(Reply::new(Condvar::new()))), PATIENTLY)
 }
 
 #[test]
@@ -64,12 +64,12 @@ fn host_5_what_is_pushed_is_handed_over_or_refused_when_the_thread_ends() {
 fn rel_6_a_release_that_was_taken_is_not_left_behind_by_an_orderly_end() {
     loom::model(|| {
         let (commands, _receiver) = commands();
-        commands.shut(Mono(0)).unwrap();
+        commands.shut(Mono(0), PATIENTLY).unwrap();
         let mut batch = VecDeque::new();
         commands.take(&mut batch, 0);
         let other = commands.clone();
         let pusher = thread::spawn(move || {
-            let reply = Command::WaitReady(Arc::new(Reply::new()));
+            let reply = Command::WaitReady(Arc::new(Reply::new(Condvar::new())));
             other.push_last(reply, PATIENTLY).is_ok()
         });
         let ended = commands.end_if_idle();

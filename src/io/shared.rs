@@ -1,14 +1,13 @@
 //! What the callers and the background thread share.
 
-use super::commands::Commands;
+use super::commands::{Answer, Commands};
 use super::sys::ForkMark;
-use crate::engine::ReleaseOutcome;
 use crate::log::Log;
 use crate::outcome::{Failure, Shutdown};
 use crate::reason::Reason;
 use crate::stats::Board;
 use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use crate::ticket::{Completions, Pool, Reply, Slot};
+use crate::ticket::{Completions, Condvars, Pool, Reply, Sleepers, Slot};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -29,9 +28,12 @@ pub(crate) struct Shared {
     /// How the background thread ended.
     pub(crate) end: Reply<Shutdown>,
     pub(crate) log: Option<Arc<Log>>,
+    pub(crate) condvars: Condvars,
     pub(crate) slots: Pool<Slot>,
-    pub(crate) replies: Pool<Reply<Option<ReleaseOutcome>>>,
+    pub(crate) replies: Pool<Answer>,
     pub(crate) completions: SyncArc<Completions>,
+    /// Callers that have been blocked for a while.
+    pub(crate) sleepers: Sleepers,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Own<RawSocket>,
-    /// The sleep of the thread after which the socket's identity was last looked at (HOST-3).
+    /// The period in which the socket's identity was last looked at (HOST-3).
     checked: u64,
     /// The peer's end of stream, or an error, was reported: a read goes on until it shows.
     pub(super) ending: bool,
@@ -40,7 +40,7 @@ impl Socket {
         address: &SockAddr,
         registry: &Registry,
         token: Token,
-        sleep: u64,
+        period: u64,
     ) -> io::Result<Socket> {
         let domain = address.domain();
         let is_tcp = domain != Domain::UNIX;
@@ -62,19 +62,19 @@ impl Socket {
         let stream = Own::new(raw)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut SourceFd(&stream.number()), token, interest)?;
-        Ok(Socket { stream, checked: sleep, ending: false })
+        Ok(Socket { stream, checked: period, ending: false })
     }
 
     /// How the attempt stands, after the socket became writable.
-    pub(super) fn progress(&mut self, sleep: u64) -> Progress {
-        match self.try_progress(sleep) {
+    pub(super) fn progress(&mut self, period: u64) -> Progress {
+        match self.try_progress(period) {
             Ok(progress) => progress,
             Err(error) => Progress::Failed(error),
         }
     }
 
-    fn try_progress(&mut self, sleep: u64) -> io::Result<Progress> {
-        let stream = self.stream(sleep)?;
+    fn try_progress(&mut self, period: u64) -> io::Result<Progress> {
+        let stream = self.stream(period)?;
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
@@ -93,9 +93,9 @@ impl Socket {
     }
 
     /// Sends once. How many bytes the kernel took; 0 if it is full.
-    pub(super) fn send(&mut self, bytes: &[u8], sleep: u64) -> io::Result<usize> {
+    pub(super) fn send(&mut self, bytes: &[u8], period: u64) -> io::Result<usize> {
         loop {
-            let stream = self.stream(sleep)?;
+            let stream = self.stream(period)?;
             // Without the flag a peer that has gone raises SIGPIPE in the host (HOST-1).
             match stream.send_with_flags(bytes, libc::MSG_NOSIGNAL) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -106,9 +106,9 @@ impl Socket {
     }
 
     /// Reads once. `None`: it would block.
-    pub(super) fn receive(&mut self, buffer: &mut [u8], sleep: u64) -> io::Result<Option<usize>> {
+    pub(super) fn receive(&mut self, buffer: &mut [u8], period: u64) -> io::Result<Option<usize>> {
         loop {
-            let mut stream = self.stream(sleep)?;
+            let mut stream = self.stream(period)?;
             match stream.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
@@ -118,8 +118,8 @@ impl Socket {
     }
 
     /// Ends the writing side; what the peer still sends can be read.
-    pub(super) fn half_close(&mut self, sleep: u64) {
-        if let Ok(stream) = self.stream(sleep) {
+    pub(super) fn half_close(&mut self, period: u64) {
+        if let Ok(stream) = self.stream(period) {
             let _ = stream.shutdown(Shutdown::Write);
         }
     }
@@ -133,12 +133,12 @@ impl Socket {
         }
     }
 
-    fn stream(&mut self, sleep: u64) -> io::Result<&RawSocket> {
-        if self.checked == sleep {
+    fn stream(&mut self, period: u64) -> io::Result<&RawSocket> {
+        if self.checked == period {
             return self.stream.unchecked();
         }
         let stream = self.stream.get()?;
-        self.checked = sleep;
+        self.checked = period;
         Ok(stream)
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 /// Both clocks.
@@ -163,6 +163,69 @@ impl EventFd {
             // SAFETY: `count` is valid to write to. It fails only when there is nothing to clear.
             unsafe { libc::eventfd_read(self.number(), &raw mut count) };
         }
+    }
+}
+
+/// A word that threads sleep on, each with a bit of its own.
+#[derive(Debug)]
+pub(crate) struct Futex(AtomicU32);
+
+impl Futex {
+    pub(crate) fn new() -> Futex {
+        Futex(AtomicU32::new(0))
+    }
+
+    /// How often it was woken.
+    pub(crate) fn value(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until it is woken for one of `bits`, unless it was woken since its value was `seen`,
+    /// and at most until `limit`. True: until `limit`.
+    pub(crate) fn wait(&self, seen: u32, bits: u32, limit: Mono) -> bool {
+        let limit = timespec(limit);
+        // SAFETY: the word and the time are valid for the length of the call, which writes to
+        // neither. Of its errors only the one that is asked for says anything: a waiter may wake
+        // for nothing.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                seen,
+                &raw const limit,
+                ptr::null::<u32>(),
+                bits,
+            )
+        };
+        result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
+    }
+
+    /// Wakes whoever sleeps with one of `bits`.
+    pub(crate) fn wake(&self, bits: u32) {
+        self.0.fetch_add(1, Ordering::Release);
+        // SAFETY: the call only uses the word's address to find its sleepers.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                i32::MAX,
+                ptr::null::<libc::timespec>(),
+                ptr::null::<u32>(),
+                bits,
+            );
+        }
+    }
+}
+
+/// A point on the monotonic clock, as the kernel takes it.
+fn timespec(at: Mono) -> libc::timespec {
+    const SECOND: u64 = 1_000_000_000;
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(at.0 / SECOND).unwrap_or(libc::time_t::MAX),
+        // Below the number of nanoseconds in a second, which fits.
+        tv_nsec: (at.0 % SECOND) as libc::c_long,
     }
 }
 

@@ -21,13 +21,26 @@ pub(crate) struct Waker {
 
 /// The background thread's end.
 #[derive(Debug)]
-pub(crate) struct WakeReceiver(Own<UnixStream>);
+pub(crate) struct WakeReceiver {
+    receiver: Own<UnixStream>,
+    /// Bytes that lie in the socket, at most.
+    left: usize,
+    /// How many may lie there.
+    room: usize,
+}
+
+/// What a byte takes of a socket's buffer, with all that the kernel adds to it: generously.
+const COST: usize = 4096;
+
+/// More bytes than this are never left lying: they are taken out with one read.
+const MOST: usize = 64;
 
 /// A waker of a thread that is awake, and what that thread polls.
 pub(crate) fn pair() -> io::Result<(Waker, WakeReceiver)> {
     let (sender, receiver) = UnixStream::pair()?;
+    let room = (SockRef::from(&sender).send_buffer_size()? / COST).clamp(1, MOST);
     let waker = Waker { awake: AtomicBool::new(true), sender: Own::new(sender)? };
-    Ok((waker, WakeReceiver(Own::new(receiver)?)))
+    Ok((waker, WakeReceiver { receiver: Own::new(receiver)?, left: 0, room }))
 }
 
 impl Waker {
@@ -69,25 +82,31 @@ fn is_passing(error: &io::Error) -> bool {
 impl WakeReceiver {
     /// To be registered.
     pub(crate) fn source(&mut self) -> io::Result<&mut UnixStream> {
-        self.0.get_mut()
+        self.receiver.get_mut()
     }
 
     /// Whether the number still means this socket.
     pub(crate) fn is_ours(&self) -> bool {
-        self.0.is_ours()
+        self.receiver.is_ours()
     }
 
     /// Whether a wake has come that was not taken out.
     #[cfg(all(loom, test))]
     pub(super) fn is_woken(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
-        SockRef::from(self.0.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
+        SockRef::from(self.receiver.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
     }
 
-    /// Takes the bytes out, so that the next one wakes again.
+    /// A wake has come, with one byte. Each byte is an event of its own, whether or not those
+    /// before it were taken out; they are before the socket is full.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
-        let mut bytes = [MaybeUninit::uninit(); 64];
-        match SockRef::from(self.0.unchecked()?).recv(&mut bytes) {
+        self.left += 1;
+        if self.left < self.room {
+            return Ok(());
+        }
+        self.left = 0;
+        let mut bytes = [MaybeUninit::uninit(); 2 * MOST];
+        match SockRef::from(self.receiver.get()?).recv(&mut bytes) {
             Ok(0) => Err(super::sys::gone()),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock || is_passing(&error) => Ok(()),

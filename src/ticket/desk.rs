@@ -1,16 +1,13 @@
 //! The background thread's table: which slot a request id means, and which grants lie untaken.
 
+use super::condvar::Wakes;
+use super::reply::Reply;
 use super::slot::Slot;
 use crate::clock::Mono;
-use crate::engine::{AcquireOutcome, Gate, RequestId};
+use crate::engine::{AcquireOutcome, Deadlines, Gate, RequestId};
 use crate::sync::Arc;
 use crate::wire::Key;
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 use std::time::Duration;
-
-/// Taken grants that may stay in the heap before it is cleaned.
-const SLACK: usize = 64;
 
 /// A token that is to be released, because its grant could not be handed over.
 #[derive(Debug, Clone, Copy)]
@@ -26,12 +23,13 @@ pub struct Reclaim {
 pub struct Desk {
     /// By [`RequestId::slot`].
     table: Vec<Option<(RequestId, Arc<Slot>)>>,
-    /// Grants that were untaken when last looked at, by deadline.
-    grants: BinaryHeap<Untaken>,
+    /// Grants that were untaken when last looked at.
+    grants: Deadlines<Arc<Slot>>,
     /// How many entries `grants` had after it was last cleaned.
     kept: usize,
     /// Slots whose waiters are to be told.
     told: Vec<Arc<Slot>>,
+    wakes: Wakes,
 }
 
 impl Desk {
@@ -84,9 +82,7 @@ impl Desk {
         if crate::canary!(acquired_was_read_and_taken_in_time) {
             return None;
         }
-        // One that is taken exactly at its deadline counts.
-        while self.grants.peek().is_some_and(|next| next.deadline < now) {
-            let slot = self.grants.pop()?.slot;
+        while let Some(slot) = self.grants.pop_due(now) {
             if let Some(token) = slot.lapse() {
                 return Some(Reclaim { key: slot.call().key, token });
             }
@@ -96,7 +92,7 @@ impl Desk {
 
     /// The client is closed: the next grant that nobody has taken.
     pub fn recall(&mut self) -> Option<Reclaim> {
-        while let Some(Untaken { slot, .. }) = self.grants.pop() {
+        while let Some(slot) = self.grants.pop() {
             if let Some(token) = slot.recall() {
                 return Some(Reclaim { key: slot.call().key, token });
             }
@@ -106,17 +102,27 @@ impl Desk {
 
     /// When [`Desk::lapsed`] is next wanted.
     pub fn next_timeout(&mut self) -> Option<Mono> {
-        while self.grants.peek().is_some_and(|next| !next.slot.is_untaken_grant()) {
-            self.grants.pop();
+        self.grants.next(|slot| slot.is_untaken_grant())
+    }
+
+    /// Answers a question, but for the caller's wake, which comes with the next [`Desk::tell`].
+    pub(crate) fn reply<T: Copy>(&mut self, reply: &Reply<T>, value: T) {
+        if let Some(given) = reply.set(value) {
+            self.wakes.add(given);
         }
-        self.grants.peek().map(|next| next.deadline + Duration::from_nanos(1))
+    }
+
+    /// Whether [`Desk::tell`] has anybody to tell.
+    pub fn has_news(&self) -> bool {
+        !self.told.is_empty()
     }
 
     /// Tells everybody whose acquire has ended since the last call. Takes no lock of the desk's.
     pub fn tell(&mut self) {
         for slot in self.told.drain(..) {
-            Slot::announce(&slot);
+            Slot::gather(&slot, &mut self.wakes);
         }
+        self.wakes.notify();
     }
 
     /// The background thread ends: so does everything that is still here.
@@ -139,12 +145,12 @@ impl Desk {
     }
 
     fn watch(&mut self, slot: Arc<Slot>) {
-        // Whoever takes a grant says nothing here, so that the heap is cleaned when it has doubled.
-        if self.grants.len() > SLACK + 2 * self.kept {
-            self.grants.retain(|entry| entry.slot.is_untaken_grant());
+        // Whoever takes a grant says nothing here: they are cleaned when they have doubled.
+        if self.grants.compact(self.kept, |slot| slot.is_untaken_grant()) {
             self.kept = self.grants.len();
         }
-        self.grants.push(Untaken { deadline: slot.call().deadline, slot });
+        // One that is taken exactly at its deadline counts.
+        self.grants.push(slot.call().deadline + Duration::from_nanos(1), slot);
     }
 }
 
@@ -158,30 +164,3 @@ impl Gate for Desk {
         self.told.extend(sleeping);
     }
 }
-
-/// A grant in the heap; the earliest deadline is the greatest.
-#[derive(Debug)]
-struct Untaken {
-    deadline: Mono,
-    slot: Arc<Slot>,
-}
-
-impl Ord for Untaken {
-    fn cmp(&self, other: &Untaken) -> Ordering {
-        other.deadline.cmp(&self.deadline)
-    }
-}
-
-impl PartialOrd for Untaken {
-    fn partial_cmp(&self, other: &Untaken) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Untaken {
-    fn eq(&self, other: &Untaken) -> bool {
-        self.deadline == other.deadline
-    }
-}
-
-impl Eq for Untaken {}

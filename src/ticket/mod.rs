@@ -3,18 +3,22 @@
 //! that a simulation can use all of it as it is.
 
 mod completions;
+mod condvar;
 mod desk;
 #[cfg(all(loom, test))]
 mod models;
 mod pool;
 mod reply;
+mod sleepers;
 mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub(crate) use completions::Completions;
+pub(crate) use condvar::{Condvar, Condvars};
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
 pub(crate) use reply::Reply;
+pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
 pub(crate) use slot::Hook;
-pub use slot::{Cancel, Ending, Slot, Take};
+pub use slot::{Cancel, Ending, Slot, Take, Waited};

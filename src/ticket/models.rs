@@ -138,7 +138,7 @@ fn whoever_sleeps_is_woken() {
         let other = slot.clone();
         // A wait never times out here: if the wake were lost the model would be stuck.
         let waiter = thread::spawn(move || {
-            assert!(!other.wait(|| Mono(0)));
+            assert_eq!(other.wait(|| Mono(0), None), Waited::Decided);
             other.take(Now::default())
         });
         assert!(slot.claim(Mono(2_000)) && slot.decide(AcquireOutcome::TimedOut));
@@ -152,10 +152,33 @@ fn whoever_sleeps_is_woken_by_a_cancel() {
     loom::model(|| {
         let slot = slot();
         let other = slot.clone();
-        let waiter = thread::spawn(move || other.wait(|| Mono(0)));
+        let waiter = thread::spawn(move || other.wait(|| Mono(0), None));
         assert_eq!(slot.cancel(), Cancel::Withdrawn);
         Slot::announce(&slot);
-        assert!(!waiter.join().unwrap());
+        assert_eq!(waiter.join().unwrap(), Waited::Decided);
+    });
+}
+
+#[test]
+fn host_6_whoever_lists_itself_is_woken_by_the_end() {
+    loom::model(|| {
+        let slot = slot();
+        let sleepers = Arc::new(Sleepers::new());
+        let (other, list) = (slot.clone(), sleepers.clone());
+        let waiter = thread::spawn(move || {
+            let _listed = list.list(Sleeper::Acquire(other.clone()));
+            other.wait(|| Mono(0), None)
+        });
+        let other = slot.clone();
+        let sender = thread::spawn(move || other.claim(Mono(2_000)));
+        sleepers.end();
+        assert_eq!(waiter.join().unwrap(), Waited::Decided);
+        let claimed = sender.join().unwrap();
+        match slot.take(Now::default()) {
+            Take::Ended(Ending::Cancelled) => assert!(!claimed),
+            Take::Ended(Ending::Indeterminate(_)) => assert!(claimed),
+            other => panic!("{other:?}"),
+        }
     });
 }
 
@@ -204,7 +227,7 @@ fn a_completed_ticket_comes_or_is_gone() {
     loom::model(|| {
         let completions = Arc::new(Completions::new());
         let hook = Hook { completions: completions.clone(), tag: 9 };
-        let slot = Arc::new(Slot::hooked(call(), false, hook));
+        let slot = Arc::new(Slot::hooked(call(), false, Condvar::new(), hook));
         let (second, third) = (slot.clone(), slot.clone());
         let decider = thread::spawn(move || {
             assert!(second.decide(AcquireOutcome::Busy));
@@ -232,7 +255,7 @@ fn a_pooled_slot_is_used_again_only_when_nobody_else_knows_it() {
             assert!(desk.complete(id, AcquireOutcome::Busy).is_none());
             desk.tell();
         });
-        assert!(!slot.wait(|| Mono(0)));
+        assert_eq!(slot.wait(|| Mono(0), None), Waited::Decided);
         assert_eq!(slot.take(Now::default()), Take::Ended(Ending::Busy));
         pool.put(slot);
         if let Some(slot) = pool.take(|slot| slot.renew(call(), false)) {

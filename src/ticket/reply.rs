@@ -1,43 +1,62 @@
 //! The answer to one question that a caller puts to the background thread and waits for.
 
+use super::condvar::Condvar;
 use crate::clock::Mono;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 
 /// A value that is given once.
 #[derive(Debug)]
 pub(crate) struct Reply<T> {
-    value: Mutex<Option<T>>,
+    inner: Mutex<Inner<T>>,
     given: Condvar,
 }
 
+#[derive(Debug)]
+struct Inner<T> {
+    value: Option<T>,
+    /// Somebody sleeps, or is about to.
+    waiting: bool,
+}
+
 impl<T: Copy> Reply<T> {
-    pub(crate) fn new() -> Reply<T> {
-        Reply { value: Mutex::new(None), given: Condvar::new() }
+    pub(crate) fn new(given: Condvar) -> Reply<T> {
+        Reply { inner: Mutex::new(Inner { value: None, waiting: false }), given }
     }
 
     /// Makes a reply that nobody else knows ready for another question.
     pub(crate) fn renew(&mut self) {
-        *self.value.get_mut() = None;
+        *self.inner.get_mut() = Inner { value: None, waiting: false };
     }
 
-    /// The background thread: the answer. The first one counts.
+    /// The background thread: the answer. The first one counts. What is to be notified, if
+    /// somebody sleeps.
+    pub(crate) fn set(&self, value: T) -> Option<&Condvar> {
+        let mut inner = self.inner.lock();
+        inner.value.get_or_insert(value);
+        inner.waiting.then_some(&self.given)
+    }
+
+    /// [`Reply::set`], and whoever waits is woken.
     pub(crate) fn give(&self, value: T) {
-        self.value.lock().get_or_insert(value);
-        self.given.notify_all();
+        if let Some(given) = self.set(value) {
+            given.notify_all();
+        }
     }
 
     /// Blocks until there is an answer, at most until `limit`.
-    pub(crate) fn wait(&self, limit: Mono, clock: impl Fn() -> Mono) -> Option<T> {
-        let mut value = self.value.lock();
+    pub(crate) fn wait(&self, limit: Mono) -> Option<T> {
         loop {
-            if value.is_some() {
-                return *value;
+            let epoch = self.given.epoch();
+            let mut inner = self.inner.lock();
+            if inner.value.is_some() {
+                return inner.value;
             }
-            let now = clock();
-            if now >= limit {
-                return None;
+            inner.waiting = true;
+            drop(inner);
+            if self.given.wait_until(epoch, limit) {
+                // An answer that came with the last moment counts.
+                return self.inner.lock().value;
             }
-            self.given.wait_for(&mut value, limit.since(now));
         }
     }
 }

@@ -7,11 +7,12 @@
 //! background thread before its move and read after it has been seen, hence never torn.
 
 use super::completions::Completions;
+use super::condvar::{Condvar, Wakes};
 use crate::clock::{Boot, Mono, Now};
 use crate::engine::{AcquireCall, AcquireOutcome, Grant, RequestId};
 use crate::io::sys::EventFd;
 use crate::reason::{Reason, ReasonKind};
-use crate::sync::{Arc, AtomicU32, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -35,7 +36,7 @@ const READING_TIME: Duration = Duration::from_millis(50);
 const LEAST_REMAINDER: Duration = Duration::from_millis(1);
 
 const PHASE: u32 = 0xff;
-/// Somebody sleeps on the condition variable.
+/// Somebody sleeps on the condition variable, or is about to.
 const WAITING: u32 = 0x100;
 /// There is a descriptor to tell.
 const HOOKED: u32 = 0x200;
@@ -62,7 +63,9 @@ const CANCELLED_GRANT: u32 = 14;
 /// The grant's deadline passed before it was taken.
 const LATE_GRANT: u32 = 15;
 const ABANDONED: u32 = 16;
-const TAKEN: u32 = 17;
+/// The client was closed.
+const CLOSED_SENT: u32 = 17;
+const TAKEN: u32 = 18;
 
 /// How an acquire ended, other than in a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +128,17 @@ pub enum Cancel {
     },
 }
 
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// There is a result.
+    Decided,
+    /// The caller's own time limit made one, and the engine is to be told.
+    Overdue,
+    /// The wait was to be as short as this, and there is none.
+    Paused,
+}
+
 /// Who else wants to know that there is a result.
 pub(crate) struct Hook {
     /// The queue that it goes to.
@@ -163,6 +177,11 @@ const NO_ID: u64 = u64::MAX;
 impl Slot {
     /// A slot for one acquire.
     pub fn new(call: AcquireCall, enforce_budget: bool) -> Slot {
+        Slot::grouped(call, enforce_budget, Condvar::new())
+    }
+
+    /// The same, with a condition variable that may belong to a group.
+    pub(crate) fn grouped(call: AcquireCall, enforce_budget: bool, changed: Condvar) -> Slot {
         Slot {
             state: AtomicU32::new(UNSENT),
             id: AtomicU64::new(NO_ID),
@@ -178,13 +197,13 @@ impl Slot {
             hook: None,
             listing: AtomicU32::new(0),
             event: Mutex::new(None),
-            changed: Condvar::new(),
+            changed,
         }
     }
 
     /// The same, with somebody else to tell.
-    pub(crate) fn hooked(call: AcquireCall, enforce_budget: bool, hook: Hook) -> Slot {
-        Slot { hook: Some(hook), ..Slot::new(call, enforce_budget) }
+    pub(crate) fn hooked(call: AcquireCall, enforce: bool, changed: Condvar, hook: Hook) -> Slot {
+        Slot { hook: Some(hook), ..Slot::grouped(call, enforce, changed) }
     }
 
     /// Makes a slot that nobody else knows ready for another acquire. Not one with a hook or a
@@ -234,8 +253,13 @@ impl Slot {
 
     /// Moves from any phase that `from` allows to `to`; the flags stay. Says from where.
     fn change(&self, to: u32, from: impl Fn(u32) -> bool) -> Option<u32> {
+        self.move_by(|phase| from(phase).then_some(to))
+    }
+
+    /// Moves to where `to` says, if it does; the flags stay. Says from where.
+    fn move_by(&self, to: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut state = self.state.load(Ordering::Acquire);
-        while from(state & PHASE) {
+        while let Some(to) = to(state & PHASE) {
             let next = state & !PHASE | to;
             match self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
             {
@@ -298,9 +322,11 @@ impl Slot {
 
     /// The background thread has ended, or cannot be reached.
     pub(crate) fn abandon(&self) {
-        if self.change(ABANDONED, |phase| phase == SENT).is_none() {
-            self.change(THREAD_ENDED, |phase| phase == UNSENT);
-        }
+        self.move_by(|phase| match phase {
+            UNSENT => Some(THREAD_ENDED),
+            SENT => Some(ABANDONED),
+            _ => None,
+        });
     }
 
     /// The background thread: the deadline of an untaken grant has passed. Its token, if it is
@@ -320,27 +346,27 @@ impl Slot {
 
     /// Gives the acquire up (SND-5). Never blocks. Wake the others with [`Slot::wake`].
     pub fn cancel(&self) -> Cancel {
-        let mut state = self.state.load(Ordering::Acquire);
-        loop {
-            let to = match state & PHASE {
-                UNSENT => CANCELLED,
-                SENT => CANCELLED_SENT,
-                GRANTED => CANCELLED_GRANT,
-                _ => return Cancel::Decided,
-            };
-            match self.state.compare_exchange_weak(
-                state,
-                state & !PHASE | to,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) if to == CANCELLED_GRANT => {
-                    return Cancel::GivenBack { token: self.token.load(Ordering::Relaxed) };
-                }
-                Ok(_) => return Cancel::Withdrawn,
-                Err(now) => state = now,
-            }
+        let from = self.move_by(|phase| match phase {
+            UNSENT => Some(CANCELLED),
+            SENT => Some(CANCELLED_SENT),
+            GRANTED => Some(CANCELLED_GRANT),
+            _ => None,
+        });
+        match from {
+            None => Cancel::Decided,
+            Some(GRANTED) => Cancel::GivenBack { token: self.token.load(Ordering::Relaxed) },
+            Some(_) => Cancel::Withdrawn,
         }
+    }
+
+    /// The client is closed, and the background thread does not see to it: as [`Slot::cancel`], but
+    /// a grant is left to whoever takes it.
+    pub(crate) fn close(&self) {
+        self.move_by(|phase| match phase {
+            UNSENT => Some(CANCELLED),
+            SENT => Some(CLOSED_SENT),
+            _ => None,
+        });
     }
 
     /// The caller's own time limit (HOST-6): when it gives up by itself, as things stand.
@@ -391,20 +417,21 @@ impl Slot {
         }
     }
 
-    /// Blocks until there is a result. True: the caller's own time limit made one, and the engine
-    /// is to be told.
-    pub(crate) fn wait(&self, clock: impl Fn() -> Mono) -> bool {
+    /// Blocks until there is a result, or for `at_most` if that is given.
+    pub fn wait(&self, clock: impl Fn() -> Mono, at_most: Option<Duration>) -> Waited {
         if self.is_decided() {
-            return false;
+            return Waited::Decided;
         }
-        let mut event = self.event.lock();
+        let pause = at_most.map(|time| clock() + time);
         let mut patient = true;
+        let mut patience = Mono(0);
         loop {
+            let epoch = self.changed.epoch();
             let state = self.state.load(Ordering::Acquire);
             if state & PHASE >= GRANTED {
-                return false;
+                return Waited::Decided;
             }
-            // Whoever decides after this sees the flag and takes the lock before it notifies.
+            // Whoever decides after this sees the flag, and ends the epoch.
             let flagged = state | WAITING;
             if state != flagged
                 && self
@@ -414,17 +441,21 @@ impl Slot {
             {
                 continue;
             }
-            let now = clock();
             let limit = self.limit(state & PHASE);
-            if now < limit {
-                self.changed.wait_for(&mut event, limit.since(now));
-            } else if patient && now.since(limit) >= STOOD_STILL {
+            let until = limit.max(patience).min(pause.unwrap_or(Mono(u64::MAX)));
+            if !self.changed.wait_until(epoch, until) || self.is_decided() {
+                continue;
+            }
+            let now = clock();
+            if pause.is_some_and(|pause| pause <= now) {
+                return Waited::Paused;
+            }
+            if patient && now.since(limit) >= STOOD_STILL {
                 patient = false;
-                self.changed.wait_for(&mut event, READING_TIME);
+                patience = now + READING_TIME;
             } else if self.expire(now) {
-                drop(event);
                 self.wake();
-                return true;
+                return Waited::Overdue;
             }
         }
     }
@@ -487,18 +518,21 @@ impl Slot {
             CANCELLED_SENT | CANCELLED_GRANT => unknown(ReasonKind::Cancelled),
             LATE_GRANT => unknown(ReasonKind::LateGrant),
             ABANDONED => unknown(ReasonKind::ThreadEnded),
+            CLOSED_SENT => unknown(ReasonKind::Closed),
             _ => return Take::Before,
         })
     }
 
     /// Tells whoever waits that the word has changed. Without any lock held.
     pub fn wake(&self) {
-        let state = self.state.load(Ordering::Acquire);
-        if state & WAITING != 0 {
-            // A caller that has set the flag and does not sleep yet still holds the lock.
-            drop(self.event.lock());
-            self.changed.notify_all();
+        if let Some(changed) = self.tell() {
+            changed.notify_all();
         }
+    }
+
+    /// As [`Slot::wake`], but for the condition variable, if anybody sleeps on it.
+    fn tell(&self) -> Option<&Condvar> {
+        let state = self.state.load(Ordering::Acquire);
         if state & HOOKED != 0
             && state & PHASE >= GRANTED
             && let Some(event) = self.event.lock().as_ref()
@@ -506,16 +540,31 @@ impl Slot {
         {
             event.signal();
         }
+        (state & WAITING != 0).then_some(&self.changed)
     }
 
     /// Wakes its waiters and, if it has a result, hands it to its completion queue.
     pub fn announce(slot: &Arc<Slot>) {
-        slot.wake();
+        if let Some(changed) = Slot::publish(slot) {
+            changed.notify_all();
+        }
+    }
+
+    /// [`Slot::announce`] for one of many: who sleeps is woken with all of `wakes`.
+    pub(super) fn gather(slot: &Arc<Slot>, wakes: &mut Wakes) {
+        if let Some(changed) = Slot::publish(slot) {
+            wakes.add(changed);
+        }
+    }
+
+    fn publish(slot: &Arc<Slot>) -> Option<&Condvar> {
+        let sleeper = slot.tell();
         if let Some(hook) = &slot.hook
             && slot.is_decided()
         {
             hook.completions.add(slot);
         }
+        sleeper
     }
 
     fn has_untaken_result(&self) -> bool {

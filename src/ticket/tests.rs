@@ -229,7 +229,7 @@ fn host_6_a_blocked_caller_returns_though_the_background_thread_does_nothing() {
         if sent {
             assert!(slot.claim(start + ms(80)));
         }
-        assert!(slot.wait(sys::mono));
+        assert_eq!(slot.wait(sys::mono, None), Waited::Overdue);
         let took = sys::mono().since(start);
         assert!(took >= ms(least), "{took:?}");
         // The promise is 100 ms; the rest is for a machine under load.
@@ -238,8 +238,57 @@ fn host_6_a_blocked_caller_returns_though_the_background_thread_does_nothing() {
 }
 
 #[test]
+fn a_wait_that_is_to_be_short_leaves_all_as_it_was() {
+    let start = sys::mono();
+    let slot = Slot::new(call(start + Duration::from_secs(600), 10, 4), false);
+    assert_eq!(slot.wait(sys::mono, Some(ms(30))), Waited::Paused);
+    assert!(sys::mono().since(start) >= ms(30));
+    assert!(slot.claim(start + Duration::from_secs(600)));
+    assert!(slot.decide(AcquireOutcome::TimedOut));
+    assert_eq!(slot.wait(sys::mono, Some(ms(30))), Waited::Decided);
+}
+
+#[test]
+fn closing_ends_what_has_no_result_as_far_as_it_is_known() {
+    let unsent = slot(1_000);
+    unsent.close();
+    assert_eq!(unsent.take(at(0)), Take::Ended(Ending::Cancelled));
+    assert!(!unsent.claim(Mono(1)), "it is not sent afterwards");
+    let sent = slot(1_000);
+    assert!(sent.claim(Mono(1)));
+    sent.close();
+    // Its grant finds nobody, and goes back.
+    assert!(!sent.decide(granted(9, 0)));
+    let unknown = Ending::Indeterminate(Reason::new(ReasonKind::Closed));
+    assert_eq!(sent.take(at(0)), Take::Ended(unknown));
+    let decided = slot(1_000);
+    assert!(decided.claim(Mono(1)) && decided.decide(granted(9, 0)));
+    decided.close();
+    assert!(matches!(decided.take(at(0)), Take::Granted { .. }));
+}
+
+#[test]
+fn host_6_whoever_sleeps_when_all_are_woken_or_afterwards_is_woken() {
+    let sleepers = Sleepers::new();
+    let slots = [slot(1_000), slot(1_000), slot(1_000)].map(Arc::new);
+    let reply = Arc::new(Reply::new(Condvar::new()));
+    let early = sleepers.list(Sleeper::Acquire(slots[0].clone()));
+    let gone = sleepers.list(Sleeper::Acquire(slots[1].clone()));
+    let hopeful = sleepers.list(Sleeper::Ready(reply.clone()));
+    drop(gone);
+    sleepers.end();
+    assert!(slots[0].is_decided() && !slots[1].is_decided());
+    assert_eq!(reply.wait(Mono(0)), Some(false));
+    assert!(!slots[2].is_decided());
+    let late = sleepers.list(Sleeper::Acquire(slots[2].clone()));
+    assert!(slots[2].is_decided());
+    drop((early, hopeful, late));
+    assert!(slots.iter().all(|slot| Arc::strong_count(slot) == 1), "the list keeps nobody");
+}
+
+#[test]
 fn a_blocked_caller_is_woken_by_every_kind_of_end() {
-    let ends: [fn(&Slot) -> bool; 4] = [
+    let ends: [fn(&Slot) -> bool; 5] = [
         |slot| slot.decide(AcquireOutcome::TimedOut),
         |slot| slot.decide(granted(1, 0)),
         |slot| slot.cancel() == Cancel::Withdrawn,
@@ -247,15 +296,20 @@ fn a_blocked_caller_is_woken_by_every_kind_of_end() {
             slot.abandon();
             true
         },
+        |slot| {
+            slot.close();
+            true
+        },
     ];
     for end in ends {
         let slot = Arc::new(Slot::new(call(sys::mono() + Duration::from_secs(600), 10, 4), false));
         std::thread::scope(|scope| {
-            let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| slot.wait(sys::mono))).collect();
+            let waiters: Vec<_> =
+                (0..3).map(|_| scope.spawn(|| slot.wait(sys::mono, None))).collect();
             assert!(end(&slot));
             slot.wake();
             for waiter in waiters {
-                assert!(!waiter.join().unwrap(), "its own time limit is far away");
+                assert_eq!(waiter.join().unwrap(), Waited::Decided, "its own limit is far away");
             }
         });
     }
@@ -267,14 +321,14 @@ fn dl_3_a_frame_of_which_nothing_left_is_unsent_again_and_its_caller_waits_less(
     let slot = Slot::new(call(start + ms(30), 10, 4), false);
     assert!(slot.claim(start + Duration::from_secs(600)));
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| slot.wait(sys::mono));
+        let waiter = scope.spawn(|| slot.wait(sys::mono, None));
         while !slot.unclaim() {
             // Not asleep yet: nobody would have to be woken.
             assert!(slot.claim(start + Duration::from_secs(600)));
             std::thread::yield_now();
         }
         slot.wake();
-        assert!(waiter.join().unwrap());
+        assert_eq!(waiter.join().unwrap(), Waited::Overdue);
     });
     assert_eq!(slot.take(sys::now()), Take::Ended(Ending::NotSent(None)));
 }
@@ -289,7 +343,7 @@ fn a_grant_is_taken_or_given_back_once_whoever_tries() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    slot.wait(|| Mono(0));
+                    slot.wait(|| Mono(0), None);
                     count(matches!(slot.take(at(0)), Take::Granted { .. }));
                 });
             }
@@ -444,7 +498,7 @@ fn a_descriptor_made_after_the_result_is_readable_at_once() {
 
 fn tagged(completions: &Arc<Completions>, tag: u64) -> Arc<Slot> {
     let hook = Hook { completions: completions.clone(), tag };
-    Arc::new(Slot::hooked(call(Mono(1_000 * MS), 10, 4), false, hook))
+    Arc::new(Slot::hooked(call(Mono(1_000 * MS), 10, 4), false, Condvar::new(), hook))
 }
 
 #[test]
@@ -511,15 +565,15 @@ fn a_completion_descriptor_made_late_is_readable_at_once() {
 
 #[test]
 fn a_reply_is_given_once_and_waited_for_within_its_limit() {
-    let reply = Reply::new();
+    let reply = Reply::new(Condvar::new());
     let start = sys::mono();
-    assert_eq!(reply.wait(start + ms(20), sys::mono), None);
+    assert_eq!(reply.wait(start + ms(20)), None);
     assert!(sys::mono().since(start) >= ms(20));
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| reply.wait(start + Duration::from_secs(600), sys::mono));
+        let waiter = scope.spawn(|| reply.wait(start + Duration::from_secs(600)));
         reply.give(1);
         assert_eq!(waiter.join().unwrap(), Some(1));
     });
     reply.give(2);
-    assert_eq!(reply.wait(start, sys::mono), Some(1));
+    assert_eq!(reply.wait(start), Some(1));
 }

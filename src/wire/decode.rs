@@ -1,6 +1,7 @@
 //! Incremental decoding: any chunking of the stream gives the same frames.
 
 use super::frame::{Block, ClientFrame, MAX_FRAME, SERVER_READ_LIMIT, ServerFrame};
+use super::scan;
 use std::marker::PhantomData;
 
 /// Why a stream can no longer be trusted. The connection must be closed.
@@ -178,7 +179,7 @@ fn frame_len<D: Direction>(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     let Some(&op) = bytes.first() else { return Ok(None) };
     let text = 1 + D::header(op).ok_or(Malformed::UnknownOp(op))?;
     let window = &bytes[..bytes.len().min(D::LIMIT)];
-    let end = window.get(text..).and_then(|rest| rest.iter().position(|&byte| byte == b'\n'));
+    let end = window.get(text..).and_then(|rest| scan::position(rest, b'\n'));
     match end {
         Some(at) => Ok(Some(text + at + 1)),
         None if bytes.len() >= D::LIMIT => Err(Malformed::Oversized),

@@ -113,16 +113,12 @@ impl ClientFrame<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             ClientFrame::Acquire { wait, lease, owner, key } => {
-                out.extend_from_slice(&[b'A', wait, lease]);
-                out.extend_from_slice(&owner.to_be_bytes());
+                let mut head = [b'A', wait, lease, 0, 0, 0, 0, 0, 0, 0, 0];
+                head[3..].copy_from_slice(&owner.to_be_bytes());
+                out.extend_from_slice(&head);
                 out.extend_from_slice(key);
             }
-            ClientFrame::Release { owner, token, key } => {
-                out.push(b'R');
-                out.extend_from_slice(&owner.to_be_bytes());
-                out.extend_from_slice(&token.to_be_bytes());
-                out.extend_from_slice(key);
-            }
+            ClientFrame::Release { owner, token, key } => pair(out, b'R', owner, token, key),
             ClientFrame::Proof { nonce, proof } => {
                 out.push(b'H');
                 out.extend_from_slice(nonce);
@@ -137,12 +133,7 @@ impl ServerFrame<'_> {
     /// Appends the frame's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            ServerFrame::Acquired { owner, token, key } => {
-                out.push(b'A');
-                out.extend_from_slice(&owner.to_be_bytes());
-                out.extend_from_slice(&token.to_be_bytes());
-                out.extend_from_slice(key);
-            }
+            ServerFrame::Acquired { owner, token, key } => pair(out, b'A', owner, token, key),
             ServerFrame::TimedOut { owner, key } => echo(out, b'T', owner, key),
             ServerFrame::Busy { owner, key } => echo(out, b'B', owner, key),
             ServerFrame::Released { owner, key } => echo(out, b'R', owner, key),
@@ -157,9 +148,20 @@ impl ServerFrame<'_> {
     }
 }
 
+// What comes before the text is appended at once: each appending looks for room.
+
+fn pair(out: &mut Vec<u8>, op: u8, owner: u64, token: u64, key: &[u8]) {
+    let mut head = [op; 17];
+    head[1..9].copy_from_slice(&owner.to_be_bytes());
+    head[9..].copy_from_slice(&token.to_be_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(key);
+}
+
 fn echo(out: &mut Vec<u8>, op: u8, owner: u64, key: &[u8]) {
-    out.push(op);
-    out.extend_from_slice(&owner.to_be_bytes());
+    let mut head = [op; 9];
+    head[1..].copy_from_slice(&owner.to_be_bytes());
+    out.extend_from_slice(&head);
     out.extend_from_slice(key);
 }
 

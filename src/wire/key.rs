@@ -1,5 +1,6 @@
 //! Lock keys: 1 to 128 bytes, kept inline so that copying one never allocates.
 
+use super::scan;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -44,11 +45,11 @@ impl Key {
     /// # Errors
     /// The first rule that `bytes` breaks, in the order in which [`KeyError`] lists them.
     pub fn new(bytes: &[u8]) -> Result<Key, KeyError> {
-        let key = Key::from_wire(bytes)?;
         if bytes.contains(&b'\r') {
-            return Err(KeyError::CarriageReturn);
+            // The other rules come first.
+            return Err(Key::from_wire(bytes).err().unwrap_or(KeyError::CarriageReturn));
         }
-        Ok(key)
+        Key::from_wire(bytes)
     }
 
     /// Checks `bytes` by the server's rule, which lets a carriage return through.
@@ -56,11 +57,25 @@ impl Key {
     /// # Errors
     /// As [`Key::new`], without [`KeyError::CarriageReturn`].
     pub fn from_wire(bytes: &[u8]) -> Result<Key, KeyError> {
+        Key::check_wire(bytes)?;
+        let mut key = Key { len: bytes.len() as u8, bytes: [0; MAX_KEY] };
+        key.bytes[..bytes.len()].copy_from_slice(bytes);
+        Ok(key)
+    }
+
+    /// Checks `bytes` as [`Key::from_wire`] does, and copies nothing.
+    ///
+    /// # Errors
+    /// As [`Key::from_wire`].
+    pub fn check_wire(bytes: &[u8]) -> Result<(), KeyError> {
         if bytes.is_empty() {
             return Err(KeyError::Empty);
         }
         if bytes.len() > MAX_KEY {
             return Err(KeyError::TooLong(bytes.len()));
+        }
+        if scan::is_plain(bytes) {
+            return Ok(());
         }
         if std::str::from_utf8(bytes).is_err() {
             return Err(KeyError::NotUtf8);
@@ -71,9 +86,7 @@ impl Key {
         if bytes.contains(&b'\n') {
             return Err(KeyError::Newline);
         }
-        let mut key = Key { len: bytes.len() as u8, bytes: [0; MAX_KEY] };
-        key.bytes[..bytes.len()].copy_from_slice(bytes);
-        Ok(key)
+        Ok(())
     }
 
     /// The key's bytes, valid UTF-8.

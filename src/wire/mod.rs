@@ -4,6 +4,7 @@ mod auth;
 mod decode;
 mod frame;
 mod key;
+mod scan;
 
 pub use auth::{client_proof, same_proof, server_proof};
 pub use decode::{Decoder, Direction, FromClient, FromServer, Malformed};

@@ -1,12 +1,10 @@
 //! A server that does what a test tells it to.
 
 use lockclient::wire::{ClientFrame, Decoder, FromClient, PROBE_KEY, ServerFrame};
-use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// A request that is not a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +39,7 @@ impl Peer {
 
     /// Closes the connection as a killed process does whose socket holds unread bytes.
     pub(crate) fn reset(&self) {
-        let _ = SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO));
-        let _ = self.stream.shutdown(Shutdown::Both);
+        super::reset(&self.stream);
     }
 }
 

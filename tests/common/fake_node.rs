@@ -267,6 +267,11 @@ impl FakeNode {
         let _ = self.state().links[connection].stream.shutdown(Shutdown::Both);
     }
 
+    /// Resets a connection.
+    pub(crate) fn reset(&self, connection: usize) {
+        crate::common::reset(&self.state().links[connection].stream);
+    }
+
     /// Ends every connection that there is.
     pub(crate) fn close_all(&self) {
         for connection in 0..self.connections() {

@@ -7,6 +7,8 @@ pub(crate) mod fake;
 
 use lockclient::{Acquire, Client, Config, Lock, Outcome};
 use lockd::Server;
+use socket2::{SockAddr, SockAddrStorage, SockRef};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen: enough for a machine that does much else.
@@ -18,6 +20,18 @@ pub(crate) fn ms(count: u64) -> Duration {
 
 pub(crate) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
+}
+
+/// Resets a connection at once, whoever else holds or reads its socket: what a killed process does
+/// whose socket has unread bytes. A close with no time to linger would do it only for the last holder,
+/// and a shutdown sends an orderly end.
+pub(crate) fn reset(stream: &TcpStream) {
+    let family = size_of::<libc::sa_family_t>() as libc::socklen_t;
+    // SAFETY: zeros are an address of the unspecified family, which has nothing but its family.
+    #[allow(unsafe_code)]
+    let nowhere = unsafe { SockAddr::new(SockAddrStorage::zeroed(), family) };
+    // Connecting it to nowhere is what resets it. One that has ended before cannot be.
+    let _ = SockRef::from(stream).connect(&nowhere);
 }
 
 /// A lockd of the test's own, on a free port.

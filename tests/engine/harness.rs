@@ -102,6 +102,19 @@ pub(crate) fn ticket(key: &str, seconds: u64) -> Ask {
     Ask { class: Class::Ticket, ..lock(key, seconds) }
 }
 
+/// What passed between the engine and the world, in order.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// A send took at least one byte of each of these.
+    Sent(ConnId, Vec<Frame>),
+    /// These bytes were read.
+    Read(ConnId, Vec<u8>),
+    /// The engine asked for this.
+    Effect(Effect),
+    /// A grant that nobody takes any more was given back, by its token.
+    Reclaimed(u64),
+}
+
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) now: Now,
@@ -125,6 +138,8 @@ pub(crate) struct World {
     pub(crate) owners: HashMap<u64, (RequestId, Option<ConnId>)>,
     /// The frames, whole or not, of each batch that was offered for sending.
     pub(crate) offered: Vec<(ConnId, Vec<Frame>)>,
+    /// For whoever wants to check it all: what passed, and when.
+    pub(crate) history: Vec<(Now, Happening)>,
 }
 
 impl World {
@@ -147,6 +162,7 @@ impl World {
             keys: HashMap::new(),
             owners: HashMap::new(),
             offered: Vec::new(),
+            history: Vec::new(),
         }
     }
 
@@ -310,6 +326,7 @@ impl World {
                 *place = Some(conn);
                 assert!(!self.ends.contains_key(id), "sent after its end: {id:?}");
             }
+            self.history.push((now, Happening::Sent(conn, offered[..begun].to_vec())));
             let sent = frames.into_iter().map(|frame| Sent { conn, at: now.mono, frame });
             self.wire.extend(sent);
         }
@@ -335,12 +352,14 @@ impl World {
             let mut bytes = Vec::new();
             ServerFrame::NotHeld { owner: *owner, key: b"_probe" }.encode(&mut bytes);
             self.engine.received(*conn, &bytes, self.now);
+            self.history.push((self.now, Happening::Read(*conn, bytes)));
         }
         !replies.is_empty()
     }
 
     fn carry_out(&mut self, effect: Effect) {
         let now = self.now;
+        self.history.push((now, Happening::Effect(effect)));
         match effect {
             Effect::Dial { conn, endpoint } => {
                 self.dials.push((now.mono, conn, endpoint));
@@ -378,6 +397,7 @@ impl World {
                 } else if let AcquireOutcome::Granted(grant) = outcome {
                     // Its caller gave it up first: nobody will take it.
                     let key = Key::new(self.keys[&id].as_bytes()).unwrap();
+                    self.history.push((now, Happening::Reclaimed(grant.token)));
                     self.engine.reclaim(key, grant.token, now);
                 }
             }
@@ -434,6 +454,7 @@ impl World {
         let ending = socket.ending.take();
         if !bytes.is_empty() {
             self.engine.received(conn, &bytes, self.now);
+            self.history.push((self.now, Happening::Read(conn, bytes)));
         }
         if let Some(reason) = ending {
             self.engine.ended(conn, reason, self.now);

@@ -93,6 +93,14 @@ fn a_fake_node_answers_and_remembers() {
     assert_eq!(other.0.write(b"A\0").unwrap(), 2);
     other.0.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(node.wait_for_end(1), 2, "the length of what was no whole frame");
+
+    let mut last = Hand::connect(node.address());
+    eventually("it is accepted", || node.connections() == 3);
+    node.say(2, &leader("a:1"));
+    node.reset(2);
+    assert_eq!(last.bytes(5), b"La:1\n");
+    assert_eq!(last.read(), Err(ErrorKind::ConnectionReset));
+    node.wait_for_end(2);
 }
 
 #[test]

@@ -13,6 +13,16 @@ fn host_3_closefrom() {
     passes("closefrom", &[&server().addr().to_string()]);
 }
 
+/// The C library overwrites what is freed, so that whoever still uses it fails.
+#[test]
+fn host_3_fetched() {
+    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let args = ["-rdynamic", "-ldl", "-Wno-pedantic"];
+    let built = program(&cc, "ffi-fetched", "fetched.c", &args, Link::Shared);
+    let overwriting = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0";
+    expect_done(launch(&built).arg(server().addr().to_string()).env("GLIBC_TUNABLES", overwriting));
+}
+
 #[test]
 fn host_6_racing() {
     passes("racing", &[&server().addr().to_string()]);

@@ -1,4 +1,4 @@
-//! The bytes of the keys that are in use, kept in cells of four sizes.
+//! The bytes of long keys that are in use, kept in cells of four sizes.
 //!
 //! A key may have 128 bytes and mostly has a few dozen. A million of them in cells that fit cost
 //! a fraction of what the largest cell would, and a freed cell is used again without the
@@ -6,19 +6,14 @@
 
 use lockclient::wire::MAX_KEY;
 
-const CELLS: [usize; 4] = [16, 32, 64, MAX_KEY];
+const CELLS: [usize; 4] = [32, 48, 80, MAX_KEY];
 const NONE: u32 = u32::MAX;
 
 /// Where a key's bytes are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored {
-    cell: u32,
-    len: u8,
-}
-
-impl Stored {
-    /// No key.
-    pub(crate) const EMPTY: Stored = Stored { cell: NONE, len: 0 };
+    pub(crate) cell: u32,
+    pub(crate) len: u8,
 }
 
 #[derive(Debug)]
@@ -48,7 +43,7 @@ impl Keys {
         } else {
             let cell = cells.free;
             let at = cell as usize * size;
-            let next = cells.bytes[at..].first_chunk().expect("a cell has 16 bytes or more");
+            let next = cells.bytes[at..].first_chunk().expect("a cell has 32 bytes or more");
             cells.free = u32::from_ne_bytes(*next);
             cell
         };
@@ -81,9 +76,9 @@ impl Keys {
 
 fn class_of(len: usize) -> usize {
     match len {
-        0..=16 => 0,
-        17..=32 => 1,
-        33..=64 => 2,
+        0..=32 => 0,
+        33..=48 => 1,
+        49..=80 => 2,
         _ => 3,
     }
 }
@@ -107,6 +102,6 @@ mod tests {
             }
         }
         let cells: usize = keys.classes.iter().map(|cells| cells.bytes.len()).sum();
-        assert_eq!(cells, 16 * 16 + 16 * 32 + 32 * 64 + 64 * 128);
+        assert_eq!(cells, 32 * 32 + 16 * 48 + 32 * 80 + 48 * 128);
     }
 }

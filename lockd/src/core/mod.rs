@@ -8,8 +8,10 @@ mod admission;
 mod authority;
 mod deadlines;
 mod histogram;
+mod index;
 mod inspect;
 mod keys;
+mod pages;
 mod queues;
 mod stats;
 mod table;
@@ -19,7 +21,7 @@ mod time;
 mod tests;
 
 pub use authority::Journal;
-pub(crate) use deadlines::Deadlines;
+pub(crate) use deadlines::{Deadlines, NEVER, Slots};
 pub use histogram::{BOUNDS_MS, Histogram};
 pub use inspect::Held;
 pub use stats::{Refusals, Stats};
@@ -209,7 +211,8 @@ impl Core {
         let number = self.waiters.join(queue, waiter);
         self.stats.queued += 1;
         let waiter = self.waiters.get(number);
-        self.wait_ends.schedule(number, waiter.wait_end, waiter.arrival);
+        let (wait_end, arrival) = (waiter.wait_end, waiter.arrival);
+        self.wait_ends.schedule(number, wait_end, arrival, &mut self.waiters);
         self.admission.update(self.table.len(), self.waiters.len());
     }
 
@@ -237,7 +240,7 @@ impl Core {
                 self.stats.released += 1;
                 self.note_hold(slot, now);
                 out.answer(from, ServerFrame::Released { owner, key });
-                self.pass_on(slot, now, out);
+                self.pass_on(hash, slot, now, out);
             }
             _ => {
                 self.stats.not_held += 1;
@@ -263,14 +266,14 @@ impl Core {
             && self.table.get(slot).token == token
         {
             self.stats.undone += 1;
-            self.pass_on(slot, now, out);
+            self.pass_on(hash, slot, now, out);
         }
     }
 
     /// Ends the leases and the waits whose end has come.
     pub fn advance(&mut self, now: Time, out: &mut impl Answers) {
         self.is_active(now);
-        while let Some(due) = self.lease_ends.pop_due(now) {
+        while let Some(due) = self.lease_ends.pop_due(now, &mut self.table) {
             let lock = self.table.get(due.slot);
             if lock.token == 0 {
                 continue;
@@ -278,12 +281,14 @@ impl Core {
             if lock.token == due.stamp {
                 self.stats.expired += 1;
                 self.note_hold(due.slot, now);
-                self.pass_on(due.slot, now, out);
+                let hash = self.table.hash(self.table.key(due.slot));
+                self.pass_on(hash, due.slot, now, out);
             } else {
-                self.lease_ends.schedule(due.slot, lock.lease_end, lock.token);
+                let (lease_end, token) = (lock.lease_end, lock.token);
+                self.lease_ends.schedule(due.slot, lease_end, token, &mut self.table);
             }
         }
-        while let Some(due) = self.wait_ends.pop_due(now) {
+        while let Some(due) = self.wait_ends.pop_due(now, &mut self.waiters) {
             let waiter = self.waiters.get(due.slot);
             if waiter.arrival == 0 {
                 continue;
@@ -291,7 +296,8 @@ impl Core {
             if waiter.arrival == due.stamp {
                 self.time_out(due.slot, out);
             } else {
-                self.wait_ends.schedule(due.slot, waiter.wait_end, waiter.arrival);
+                let (wait_end, arrival) = (waiter.wait_end, waiter.arrival);
+                self.wait_ends.schedule(due.slot, wait_end, arrival, &mut self.waiters);
             }
         }
         self.admission.update(self.table.len(), self.waiters.len());
@@ -312,7 +318,7 @@ impl Core {
         if self.table.get(slot).lease_end <= now {
             self.stats.expired += 1;
             self.note_hold(slot, now);
-            if !self.pass_on(slot, now, out) {
+            if !self.pass_on(hash, slot, now, out) {
                 return None;
             }
         }
@@ -320,8 +326,8 @@ impl Core {
     }
 
     /// The grant of a key has ended: its queue's head is granted, or the key becomes free.
-    /// Returns whether it is held again.
-    fn pass_on(&mut self, slot: u32, now: Time, out: &mut impl Answers) -> bool {
+    /// `hash` is the key's. Returns whether it is held again.
+    fn pass_on(&mut self, hash: u32, slot: u32, now: Time, out: &mut impl Answers) -> bool {
         while let Some(number) = self.table.get(slot).queue.head() {
             if self.waiters.get(number).wait_end <= now {
                 self.time_out(number, out);
@@ -343,7 +349,7 @@ impl Core {
             self.admission.update(self.table.len(), self.waiters.len());
             return true;
         }
-        self.table.remove(slot);
+        self.table.remove(hash, slot);
         self.admission.update(self.table.len(), self.waiters.len());
         false
     }
@@ -369,7 +375,7 @@ impl Core {
         lock.token = token;
         lock.lease_end = lease_end;
         lock.lease = lease;
-        self.lease_ends.schedule(slot, lease_end, token);
+        self.lease_ends.schedule(slot, lease_end, token, &mut self.table);
         self.stats.grants += 1;
         out.answer(to, ServerFrame::Acquired { owner, token, key: self.table.key(slot) });
     }

@@ -3,6 +3,8 @@
 //! Both are linked through the records, so a waiter leaves from any place at a fixed cost and
 //! nothing is allocated while the number of waiters stays below its highest.
 
+use super::deadlines::{NEVER, Slots};
+use super::pages::Pages;
 use super::time::Time;
 
 const NONE: u32 = u32::MAX;
@@ -41,13 +43,16 @@ struct Links {
 
 const UNLINKED: Links = Links { before: NONE, after: NONE };
 
-/// A request that waits for its turn.
+/// A request that waits for its turn, in one cache line.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 pub(crate) struct Waiter {
     pub(crate) owner: u64,
     pub(crate) wait_end: Time,
     /// The waiter's number in order of arrival; 0 while the record is free.
     pub(crate) arrival: u64,
+    /// The earliest deadline that the record has in the heap of wait ends.
+    earliest: Time,
     /// The slot of the lock it waits for.
     pub(crate) lock: u32,
     pub(crate) connection: u32,
@@ -58,9 +63,11 @@ pub(crate) struct Waiter {
     wait: u8,
 }
 
+const _: () = assert!(size_of::<Waiter>() == 64, "one cache line");
+
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    records: Vec<Waiter>,
+    records: Pages<Waiter>,
     free: Vec<u32>,
     arrivals: u64,
     connections: Vec<Queue>,
@@ -89,13 +96,13 @@ impl Waiters {
         waiter.arrival = self.arrivals;
         let number = match self.free.pop() {
             Some(number) => {
-                self.records[number as usize] = waiter;
+                let record = self.records.get_mut(number);
+                // What the heap has of the one before it is still there.
+                waiter.earliest = record.earliest;
+                *record = waiter;
                 number
             }
-            None => {
-                self.records.push(waiter);
-                u32::try_from(self.records.len() - 1).expect("admission keeps it below 2^32")
-            }
+            None => self.records.push(waiter),
         };
         if connection >= self.connections.len() {
             self.connections.resize(connection + 1, Queue::default());
@@ -109,17 +116,27 @@ impl Waiters {
     /// Takes a waiter out of `queue`, the one it is in, and frees its record.
     pub(crate) fn leave(&mut self, queue: &mut Queue, number: u32) -> Waiter {
         unlink(queue, &mut self.records, number, |waiter| &mut waiter.in_queue);
-        let list = &mut self.connections[self.records[number as usize].connection as usize];
+        let list = &mut self.connections[self.records.get(number).connection as usize];
         unlink(list, &mut self.records, number, |waiter| &mut waiter.in_connection);
         self.free.push(number);
-        let record = &mut self.records[number as usize];
+        let record = self.records.get_mut(number);
         let waiter = record.clone();
         record.arrival = 0;
         waiter
     }
 
     pub(crate) fn get(&self, number: u32) -> &Waiter {
-        &self.records[number as usize]
+        self.records.get(number)
+    }
+}
+
+impl Slots for Waiters {
+    fn earliest(&mut self, slot: u32) -> &mut Time {
+        &mut self.records.get_mut(slot).earliest
+    }
+
+    fn count(&self) -> usize {
+        self.records.len()
     }
 }
 
@@ -136,6 +153,7 @@ impl Waiter {
             owner,
             wait_end: now.after_seconds(wait),
             arrival: 0,
+            earliest: NEVER,
             lock,
             connection,
             in_queue: UNLINKED,
@@ -153,25 +171,25 @@ impl Waiter {
 
 type Which = fn(&mut Waiter) -> &mut Links;
 
-fn append(queue: &mut Queue, records: &mut [Waiter], number: u32, which: Which) {
-    *which(&mut records[number as usize]) = Links { before: queue.tail, after: NONE };
+fn append(queue: &mut Queue, records: &mut Pages<Waiter>, number: u32, which: Which) {
+    *which(records.get_mut(number)) = Links { before: queue.tail, after: NONE };
     match queue.tail {
         NONE => queue.head = number,
-        tail => which(&mut records[tail as usize]).after = number,
+        tail => which(records.get_mut(tail)).after = number,
     }
     queue.tail = number;
     queue.len += 1;
 }
 
-fn unlink(queue: &mut Queue, records: &mut [Waiter], number: u32, which: Which) {
-    let Links { before, after } = *which(&mut records[number as usize]);
+fn unlink(queue: &mut Queue, records: &mut Pages<Waiter>, number: u32, which: Which) {
+    let Links { before, after } = *which(records.get_mut(number));
     match before {
         NONE => queue.head = after,
-        before => which(&mut records[before as usize]).after = after,
+        before => which(records.get_mut(before)).after = after,
     }
     match after {
         NONE => queue.tail = before,
-        after => which(&mut records[after as usize]).before = before,
+        after => which(records.get_mut(after)).before = before,
     }
     queue.len -= 1;
 }

@@ -1,172 +1,161 @@
 //! The keys that are held, and how to find one.
 //!
 //! A key is in the table exactly while it is held, so the table's length is the number of locks
-//! held. Locks live in numbered slots; buckets are chains through the slots. The bucket array
-//! grows by linear hashing, one bucket an insertion, so no insertion ever pays for all the rest.
+//! held. Locks live in numbered slots, and the index says which.
+//!
+//! With millions of locks time goes into waiting for memory, so what an operation needs is in two
+//! cache lines: the index's bucket, and the lock's record. A key that is too long for the record
+//! takes a third.
 
+use super::deadlines::{NEVER, Slots};
+use super::index::Index;
 use super::keys::{Keys, Stored};
+use super::pages::Pages;
 use super::queues::Queue;
 use super::time::Time;
+use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, RandomState};
 
-const NONE: u32 = u32::MAX;
-const FIRST_BUCKETS: usize = 16;
+/// The longest key that is kept in the lock's record.
+const INLINE: usize = 26;
 
-/// A held lock.
-#[derive(Debug, Clone)]
+/// A held lock, in one cache line.
+#[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Lock {
     /// The current grant's token; 0 while the slot is free.
     pub(crate) token: u64,
     /// When the current grant's lease ends.
     pub(crate) lease_end: Time,
+    /// The earliest deadline that the slot has in the heap of lease ends.
+    earliest: Time,
     /// Who waits, first come first.
     pub(crate) queue: Queue,
-    key: Stored,
-    hash: u32,
-    /// The next slot of the bucket's chain, or of the free list.
-    next: u32,
+    /// The key, or the number of the cell that has it.
+    key: [u8; INLINE],
+    key_len: u8,
     /// The current grant's lease, in seconds.
     pub(crate) lease: u8,
 }
 
+const _: () = assert!(size_of::<Lock>() == 64, "one cache line");
+
+impl Lock {
+    /// Where the key is, if it is not in the record.
+    fn stored(&self) -> Option<Stored> {
+        let cell = self.key.first_chunk().expect("a record has room for a number");
+        let is_stored = usize::from(self.key_len) > INLINE;
+        is_stored.then(|| Stored { cell: u32::from_ne_bytes(*cell), len: self.key_len })
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Table {
-    locks: Vec<Lock>,
-    free: u32,
-    len: usize,
+    locks: Pages<Lock>,
+    free: Vec<u32>,
+    index: Index,
+    /// The keys that are too long for a record.
     keys: Keys,
-    buckets: Vec<u32>,
     /// Peers choose the keys: a hash that they could predict would let them build long chains.
-    hasher: RandomState,
+    hasher: SipHasher13,
 }
 
 impl Table {
     pub(crate) fn new() -> Table {
+        // The standard library's way to random numbers that cannot fail.
+        let seed = RandomState::new();
         Table {
-            locks: Vec::new(),
-            free: NONE,
-            len: 0,
+            locks: Pages::default(),
+            free: Vec::new(),
+            index: Index::new(),
             keys: Keys::new(),
-            buckets: vec![NONE; FIRST_BUCKETS],
-            hasher: RandomState::new(),
+            hasher: SipHasher13::new_with_keys(seed.hash_one(0), seed.hash_one(1)),
         }
     }
 
     /// Locks held.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.index.len()
     }
 
-    /// The key's hash, for [`Table::find`] and [`Table::insert`].
+    /// The key's hash, for [`Table::find`], [`Table::insert`] and [`Table::remove`].
     pub(crate) fn hash(&self, key: &[u8]) -> u32 {
-        (self.hasher.hash_one(key) >> 32) as u32
+        (self.hasher.hash(key) >> 32) as u32
     }
 
     /// The slot of a held key.
     pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        let mut slot = self.buckets[self.bucket(hash)];
-        while slot != NONE {
-            let lock = &self.locks[slot as usize];
-            if lock.hash == hash && self.keys.get(lock.key) == key {
-                return Some(slot);
-            }
-            slot = lock.next;
-        }
-        None
+        self.index.find(hash, |slot| self.key(slot) == key)
     }
 
     /// Adds a key that is not held. The caller fills in the grant, whose token is not 0.
     pub(crate) fn insert(&mut self, hash: u32, key: &[u8]) -> u32 {
-        self.len += 1;
-        if self.len > self.buckets.len() {
-            self.split();
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => self.locks.push(Lock {
+                token: 0,
+                lease_end: Time::default(),
+                earliest: NEVER,
+                queue: Queue::default(),
+                key: [0; INLINE],
+                key_len: 0,
+                lease: 0,
+            }),
+        };
+        let lock = self.locks.get_mut(slot);
+        lock.key_len = key.len() as u8;
+        match lock.key.get_mut(..key.len()) {
+            Some(inline) => inline.copy_from_slice(key),
+            None => {
+                let cell = self.keys.store(key).cell;
+                lock.key[..4].copy_from_slice(&cell.to_ne_bytes());
+            }
         }
-        let bucket = self.bucket(hash);
-        let lock = Lock {
-            token: 0,
-            lease_end: Time::default(),
-            queue: Queue::default(),
-            key: self.keys.store(key),
-            hash,
-            next: self.buckets[bucket],
-            lease: 0,
-        };
-        let slot = if self.free == NONE {
-            self.locks.push(lock);
-            u32::try_from(self.locks.len() - 1).expect("admission keeps the locks below 2^32")
-        } else {
-            let slot = self.free;
-            let place = &mut self.locks[slot as usize];
-            self.free = place.next;
-            *place = lock;
-            slot
-        };
-        self.buckets[bucket] = slot;
+        self.index.insert(hash, slot);
         slot
     }
 
-    /// Takes a key out; nobody waits for it.
-    pub(crate) fn remove(&mut self, slot: u32) {
-        let hash = self.locks[slot as usize].hash;
-        let bucket = self.bucket(hash);
-        let after = self.locks[slot as usize].next;
-        if self.buckets[bucket] == slot {
-            self.buckets[bucket] = after;
-        } else {
-            let mut at = self.buckets[bucket];
-            while self.locks[at as usize].next != slot {
-                at = self.locks[at as usize].next;
-            }
-            self.locks[at as usize].next = after;
-        }
-        let lock = &mut self.locks[slot as usize];
-        self.keys.free(lock.key);
-        lock.key = Stored::EMPTY;
+    /// Takes a key out; nobody waits for it. `hash` is the key's.
+    pub(crate) fn remove(&mut self, hash: u32, slot: u32) {
+        self.index.remove(hash, slot);
+        let lock = self.locks.get_mut(slot);
         lock.token = 0;
-        lock.next = self.free;
-        self.free = slot;
-        self.len -= 1;
+        if let Some(stored) = lock.stored() {
+            self.keys.free(stored);
+        }
+        self.free.push(slot);
     }
 
     pub(crate) fn get(&self, slot: u32) -> &Lock {
-        &self.locks[slot as usize]
+        self.locks.get(slot)
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Lock {
-        &mut self.locks[slot as usize]
+        self.locks.get_mut(slot)
     }
 
     /// The key in `slot`, which is held.
     pub(crate) fn key(&self, slot: u32) -> &[u8] {
-        self.keys.get(self.locks[slot as usize].key)
+        let lock = self.locks.get(slot);
+        match lock.stored() {
+            Some(stored) => self.keys.get(stored),
+            None => &lock.key[..usize::from(lock.key_len)],
+        }
     }
 
     /// The number of slots: every slot in use is below it.
     pub(crate) fn slots(&self) -> u32 {
         self.locks.len() as u32
     }
+}
 
-    fn bucket(&self, hash: u32) -> usize {
-        let hash = hash as usize;
-        // Between two powers of two: the buckets below the split point use one bit more.
-        let upper = self.buckets.len().next_power_of_two();
-        let bucket = hash & (upper - 1);
-        if bucket < self.buckets.len() { bucket } else { bucket & (upper / 2 - 1) }
+impl Slots for Table {
+    fn earliest(&mut self, slot: u32) -> &mut Time {
+        &mut self.locks.get_mut(slot).earliest
     }
 
-    /// Adds one bucket, and moves to it what belongs there of the bucket it is split from.
-    fn split(&mut self) {
-        let new = self.buckets.len();
-        let old = new - (1 << new.ilog2());
-        let mut chain = std::mem::replace(&mut self.buckets[old], NONE);
-        self.buckets.push(NONE);
-        while chain != NONE {
-            let bucket = self.bucket(self.locks[chain as usize].hash);
-            let lock = &mut self.locks[chain as usize];
-            let next = std::mem::replace(&mut lock.next, self.buckets[bucket]);
-            self.buckets[bucket] = chain;
-            chain = next;
-        }
+    fn count(&self) -> usize {
+        self.locks.len()
     }
 }
 
@@ -184,7 +173,9 @@ mod tests {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            let key = format!("key-{}", random % 20_000);
+            // Of every length, on both sides of what a record has room for.
+            let number = random % 20_000;
+            let key = format!("{number:0len$}", len = 5 + number as usize % 124);
             let hash = table.hash(key.as_bytes());
             let found = table.find(hash, key.as_bytes());
             match (found, model.get(&key)) {
@@ -192,7 +183,7 @@ mod tests {
                     assert_eq!(table.get(slot).token, *token);
                     assert_eq!(table.key(slot), key.as_bytes());
                     if random >> 63 == 0 {
-                        table.remove(slot);
+                        table.remove(hash, slot);
                         model.remove(&key);
                     }
                 }
@@ -213,38 +204,18 @@ mod tests {
     }
 
     #[test]
-    fn chains_stay_short_while_the_table_grows() {
-        let mut table = Table::new();
-        for number in 0..100_000u32 {
-            let key = number.to_be_bytes();
-            table.insert(table.hash(&key), &key);
-        }
-        let longest = (0..table.buckets.len())
-            .map(|bucket| {
-                let mut length = 0;
-                let mut slot = table.buckets[bucket];
-                while slot != NONE {
-                    length += 1;
-                    slot = table.locks[slot as usize].next;
-                }
-                length
-            })
-            .max();
-        assert!(longest < Some(20), "{longest:?}");
-    }
-
-    #[test]
     fn slots_are_used_again() {
         let mut table = Table::new();
         for round in 0..10u32 {
-            let slots: Vec<u32> = (0..100u32)
+            let slots: Vec<(u32, u32)> = (0..100u32)
                 .map(|number| {
                     let key = (round * 100 + number).to_be_bytes();
-                    table.insert(table.hash(&key), &key)
+                    let hash = table.hash(&key);
+                    (hash, table.insert(hash, &key))
                 })
                 .collect();
-            for slot in slots {
-                table.remove(slot);
+            for (hash, slot) in slots {
+                table.remove(hash, slot);
             }
         }
         assert_eq!(table.slots(), 100);
@@ -256,24 +227,7 @@ mod tests {
         let slots = [b"a", b"b", b"c"].map(|key| table.insert(5, key));
         assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key)), slots.map(Some));
         assert_eq!(table.find(5, b"d"), None);
-        table.remove(slots[1]);
+        table.remove(5, slots[1]);
         assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key).is_some()), [true, false, true]);
-    }
-
-    #[test]
-    fn there_are_as_many_buckets_as_there_were_locks_at_most() {
-        let mut table = Table::new();
-        let key = |number: usize| number.to_be_bytes();
-        for round in 0..2 {
-            let mut slots = Vec::new();
-            for held in 1..=100 {
-                slots.push(table.insert(table.hash(&key(held)), &key(held)));
-                let most = if round == 0 { held.max(FIRST_BUCKETS) } else { 100 };
-                assert_eq!(table.buckets.len(), most);
-            }
-            for slot in slots {
-                table.remove(slot);
-            }
-        }
     }
 }

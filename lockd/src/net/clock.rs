@@ -36,18 +36,18 @@ impl Alarm {
         Ok(Alarm { timer, set_to: None })
     }
 
-    /// Sets the alarm, or stops it. Costs nothing if it is set so already.
-    pub(crate) fn set(&mut self, at: Option<Time>) -> io::Result<()> {
-        if self.set_to == at {
+    /// Sets the alarm. Costs nothing if it is set so already.
+    pub(crate) fn set(&mut self, at: Time) -> io::Result<()> {
+        if self.set_to == Some(at) {
             return Ok(());
         }
         // All zeros would stop the timer; the first nanosecond has long gone by.
-        let nanos = at.map_or(0, |at| at.as_nanos().clamp(1, i64::MAX as u64));
+        let nanos = at.as_nanos().clamp(1, i64::MAX as u64);
         let value = Timespec { tv_sec: (nanos / NANOS) as i64, tv_nsec: (nanos % NANOS) as _ };
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let setting = Itimerspec { it_interval: zero, it_value: value };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)?;
-        self.set_to = at;
+        self.set_to = Some(at);
         Ok(())
     }
 

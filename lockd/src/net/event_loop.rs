@@ -10,7 +10,7 @@ use super::listener::Listener;
 use super::notice::Notices;
 use super::outputs::Outputs;
 use super::penalties::Penalties;
-use crate::core::{ConnectionId, Core, Deadlines, Held, Refusals, Time};
+use crate::core::{ConnectionId, Core, Deadlines, Held, NEVER, Refusals, Slots, Time};
 use crate::secrets::Secret;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -84,12 +84,16 @@ pub(crate) struct EventLoop {
     commands: Receiver<Command>,
     listeners: Vec<Accepting>,
     accept_after: Time,
+    /// When the timers are looked at though none is due.
+    sweep_at: Time,
     max_connections: usize,
     serials: u64,
     pub(super) stopping: bool,
     pub(super) connections: Vec<Option<Connection>>,
     free: Vec<u32>,
     pub(super) deadlines: Deadlines,
+    /// For each connection's number what [`Slots`] says.
+    earliest: Earliest,
     pub(super) core: Core,
     pub(super) outputs: Outputs,
     pub(super) secrets: Vec<Secret>,
@@ -110,6 +114,20 @@ pub(crate) struct EventLoop {
     refusals: Refusals,
 }
 
+/// By the connections' numbers, also those that are not in use.
+#[derive(Debug, Default)]
+struct Earliest(Vec<Time>);
+
+impl Slots for Earliest {
+    fn earliest(&mut self, slot: u32) -> &mut Time {
+        &mut self.0[slot as usize]
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
 impl EventLoop {
     pub(crate) fn new(setup: Setup) -> io::Result<(EventLoop, Arc<Waker>)> {
         let poll = Poll::new()?;
@@ -127,12 +145,14 @@ impl EventLoop {
             commands: setup.commands,
             listeners,
             accept_after: Time::default(),
+            sweep_at: Time::default(),
             max_connections: setup.max_connections,
             serials: 0,
             stopping: false,
             connections: Vec::new(),
             free: Vec::new(),
             deadlines: Deadlines::default(),
+            earliest: Earliest::default(),
             core: setup.core,
             outputs: Outputs::default(),
             secrets: setup.secrets,
@@ -179,11 +199,11 @@ impl EventLoop {
             self.accept_after <= self.now && self.listeners.iter().any(|accepting| accepting.ready);
         let busy = accepting || !self.ready.is_empty();
         let mut timeout = if busy {
-            Duration::ZERO
+            Some(Duration::ZERO)
         } else if self.stopping {
-            STOP_POLL
+            Some(STOP_POLL)
         } else {
-            SWEEP
+            None
         };
         // Everything that is ready is taken before timers are looked at, however much it is; the
         // number of connections bounds how often one poll can be full.
@@ -194,7 +214,7 @@ impl EventLoop {
             if self.events.iter().count() < EVENTS {
                 break;
             }
-            timeout = Duration::ZERO;
+            timeout = Some(Duration::ZERO);
         }
         self.now = clock::now();
         self.accept_all();
@@ -206,18 +226,24 @@ impl EventLoop {
         if woken {
             self.obey();
         }
+        if self.sweep_at <= self.now {
+            self.sweep_at = self.now.after(SWEEP);
+        }
         let wanted = [self.core.next_deadline(), self.deadlines.next(), self.accept_again()];
-        self.alarm.set(wanted.into_iter().flatten().min())
+        let next = wanted.into_iter().flatten().fold(self.sweep_at, Time::min);
+        self.alarm.set(next)
     }
 
     /// Waits until something is ready.
-    fn wait(&mut self, mut timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, mut timeout: Option<Duration>) -> io::Result<()> {
         loop {
-            match self.poll.poll(&mut self.events, Some(timeout)) {
+            match self.poll.poll(&mut self.events, timeout) {
                 // A process that was stopped and goes on comes by here, with its leases over and
                 // its peers gone. It has to see the peers first: timers before them would grant
                 // locks to the dead.
-                Err(error) if error.kind() == ErrorKind::Interrupted => timeout = Duration::ZERO,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {
+                    timeout = Some(Duration::ZERO);
+                }
                 result => return result,
             }
         }
@@ -300,6 +326,7 @@ impl EventLoop {
         }
         let number = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
+            self.earliest.0.push(NEVER);
             // Never more than `max_connections`, which is below 2^32.
             (self.connections.len() - 1) as u32
         });
@@ -360,12 +387,12 @@ impl EventLoop {
         if let Some(connection) = &self.connections[number as usize]
             && let Some(deadline) = connection.next_deadline()
         {
-            self.deadlines.schedule(number, deadline, connection.serial);
+            self.deadlines.schedule(number, deadline, connection.serial, &mut self.earliest);
         }
     }
 
     fn end_overdue(&mut self) {
-        while let Some(due) = self.deadlines.pop_due(self.now) {
+        while let Some(due) = self.deadlines.pop_due(self.now, &mut self.earliest) {
             let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
             if connection.is_about_to_send() {
                 connection.progress = self.now;

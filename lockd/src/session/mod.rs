@@ -197,13 +197,13 @@ fn serve(
         (ClientFrame::Proof { .. }, Phase::Open) => return Err(Fault::BadRequest),
         (_, Phase::Handshake { .. }) => return Err(Fault::AuthFailed),
         (ClientFrame::Acquire { wait, lease, owner, key }, Phase::Open) => {
-            match Key::from_wire(key) {
-                Ok(_) => core.acquire(id, Acquire { wait, lease, owner, key }, now, out),
+            match Key::check_wire(key) {
+                Ok(()) => core.acquire(id, Acquire { wait, lease, owner, key }, now, out),
                 Err(_) => out.answer(id, BAD_KEY),
             }
         }
-        (ClientFrame::Release { owner, token, key }, Phase::Open) => match Key::from_wire(key) {
-            Ok(_) => core.release(id, owner, token, key, now, out),
+        (ClientFrame::Release { owner, token, key }, Phase::Open) => match Key::check_wire(key) {
+            Ok(()) => core.release(id, owner, token, key, now, out),
             Err(_) => out.answer(id, BAD_KEY),
         },
     }

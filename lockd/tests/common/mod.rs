@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod program;
+pub(crate) mod shim;
 
 use lockclient::wire::{ClientFrame, Decoder, FromServer, ServerFrame};
 use lockd::{Config, Server, Stats};
@@ -79,7 +80,11 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn connect(address: SocketAddr) -> Peer {
-        Peer::of(TcpStream::connect(address).expect("connect"))
+        Peer::try_connect(address).expect("connect")
+    }
+
+    pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Peer> {
+        TcpStream::connect(address).map(Peer::of)
     }
 
     /// A connection to a socket in the file system.
@@ -93,14 +98,19 @@ impl Peer {
 
     /// A connection whose kernel takes little in before its end is read.
     pub(crate) fn connect_with_small_window(address: SocketAddr) -> Peer {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("socket");
-        socket.set_recv_buffer_size(4096).expect("receive buffer");
-        socket.connect(&address.into()).expect("connect");
-        Peer::of(socket.into())
+        Peer::try_connect_with_small_window(address).expect("connect")
+    }
+
+    pub(crate) fn try_connect_with_small_window(address: SocketAddr) -> io::Result<Peer> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_recv_buffer_size(4096)?;
+        socket.connect(&address.into())?;
+        Ok(Peer::of(socket.into()))
     }
 
     fn of(stream: TcpStream) -> Peer {
-        stream.set_nodelay(true).expect("nodelay");
+        // Fails only on a connection that has ended already.
+        let _ = stream.set_nodelay(true);
         stream.set_read_timeout(Some(LONG)).expect("time-out");
         Peer { stream, received: Vec::new() }
     }
@@ -110,13 +120,31 @@ impl Peer {
     }
 
     pub(crate) fn request(&mut self, frame: ClientFrame<'_>) {
+        self.try_request(frame).expect("send");
+    }
+
+    fn try_request(&mut self, frame: ClientFrame<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        self.send(&bytes);
+        send_all(&self.stream, &bytes)
     }
 
     pub(crate) fn acquire(&mut self, owner: u64, key: &str, wait: u8, lease: u8) {
         self.request(ClientFrame::Acquire { wait, lease, owner, key: key.as_bytes() });
+    }
+
+    pub(crate) fn try_acquire(
+        &mut self,
+        owner: u64,
+        key: &str,
+        wait: u8,
+        lease: u8,
+    ) -> io::Result<()> {
+        self.try_request(ClientFrame::Acquire { wait, lease, owner, key: key.as_bytes() })
+    }
+
+    pub(crate) fn try_release(&mut self, owner: u64, token: u64, key: &str) -> io::Result<()> {
+        self.try_request(ClientFrame::Release { owner, token, key: key.as_bytes() })
     }
 
     pub(crate) fn release(&mut self, owner: u64, token: u64, key: &str) {

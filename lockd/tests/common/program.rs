@@ -23,7 +23,11 @@ impl Lockd {
 
     /// Starts it and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Lockd {
-        let mut child = Lockd::command(arguments).stderr(Stdio::null()).spawn().expect("lockd");
+        Lockd::of(Lockd::command(arguments).stderr(Stdio::null()).spawn().expect("lockd"))
+    }
+
+    /// Waits until the program, whose standard output is piped, listens.
+    pub(crate) fn of(mut child: Child) -> Lockd {
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
         let address = listening_line(&mut stdout);
         Lockd { child, stdout: Some(stdout), address }

@@ -72,10 +72,10 @@ fn con_7_dropped_tickets_are_forgotten_once_they_are_the_greater_part() {
 
 #[test]
 fn a_reply_is_ready_for_another_question() {
-    let mut reply = Reply::new();
+    let mut reply = Reply::new(Condvar::new());
     reply.give(1);
     reply.renew();
-    assert_eq!(reply.wait(Mono(0), sys::mono), None);
+    assert_eq!(reply.wait(Mono(0)), None);
     reply.give(2);
-    assert_eq!(reply.wait(Mono(0), sys::mono), Some(2));
+    assert_eq!(reply.wait(Mono(0)), Some(2));
 }

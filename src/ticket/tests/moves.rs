@@ -23,7 +23,7 @@ fn dl_3_a_sleeping_caller_is_told_that_its_acquire_is_unsent_again() {
         let slot = Arc::new(Slot::new(call(start + ms(30), 10, 4), false));
         desk.admit(id(0), slot.clone());
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| slot.wait(sys::mono));
+            let waiter = scope.spawn(|| slot.wait(sys::mono, None));
             while !waiter.is_finished() {
                 // It may fall asleep while this holds, for as long as this says.
                 desk.claim(id(0), start + Duration::from_secs(60));
@@ -31,7 +31,7 @@ fn dl_3_a_sleeping_caller_is_told_that_its_acquire_is_unsent_again() {
                 desk.tell();
                 std::thread::yield_now();
             }
-            assert!(waiter.join().unwrap());
+            assert_eq!(waiter.join().unwrap(), Waited::Overdue);
         });
         assert!(sys::mono().since(start) < Duration::from_secs(30));
     }
@@ -96,10 +96,11 @@ fn host_6_a_blocked_caller_sleeps() {
     let start = sys::mono();
     let slot = Slot::new(call(start + ms(50), 10, 4), false);
     let looks = AtomicU32::new(0);
-    assert!(slot.wait(|| {
+    let clock = || {
         looks.fetch_add(1, Ordering::Relaxed);
         sys::mono()
-    }));
+    };
+    assert_eq!(slot.wait(clock, None), Waited::Overdue);
     assert!(sys::mono().since(start) >= ms(70));
     assert!(
         looks.into_inner() < 100,
@@ -112,7 +113,7 @@ fn clo_1_a_caller_that_wakes_long_after_its_limit_waits_for_answers_to_be_read()
     let start = sys::mono();
     let long_ago = Mono(start.0 - 200 * MS);
     let slot = Slot::new(call(long_ago, 10, 4), false);
-    assert!(slot.wait(sys::mono));
+    assert_eq!(slot.wait(sys::mono, None), Waited::Overdue);
     assert!(sys::mono().since(start) >= ms(50));
 }
 
@@ -121,7 +122,8 @@ fn host_6_a_caller_that_wakes_in_time_gives_up_at_once() {
     // Under load some wake late; all of them would only if they waited for something.
     let in_time = (0..100).any(|_| {
         let start = sys::mono();
-        assert!(Slot::new(call(start, 10, 4), false).wait(sys::mono));
+        let slot = Slot::new(call(start, 10, 4), false);
+        assert_eq!(slot.wait(sys::mono, None), Waited::Overdue);
         sys::mono().since(start) < ms(20 + 40)
     });
     assert!(in_time);

@@ -1,0 +1,28 @@
+# Sourced by the benchmarks, in the project's directory: installs what is missing and builds
+# everything as users get it. Sets `programs` and `lockd`.
+#
+# PROFILE=release builds the library and the server faster, and not quite as users get them.
+
+missing=
+for pair in gcc:gcc make:make pkg-config:pkg-config redis-server:redis-server; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
+done
+pkg-config --exists hiredis 2>/dev/null || missing="$missing libhiredis-dev"
+if [ -n "$missing" ]; then
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of package names
+    apt-get install -y -qq $missing
+fi
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+profile=${PROFILE:-packaged}
+programs=$target/bench
+lockd=$target/$profile/lockd
+mkdir -p "$programs"
+# The library and the server as `make install` installs them; what is Rust as cargo builds it.
+make --no-print-directory shared server PROFILE="$profile"
+cargo build --locked --release -p lockclient-benches -p lockclient-load --bins
+cp "$target/release/load-rust" "$programs/"
+# All of it each time: it takes a second, and PROFILE may be another than the last time.
+make --no-print-directory -B -C benches/load/c OUT="$programs" \
+    LIBRARY="$target/$profile/liblockclient.so"
