@@ -24,5 +24,5 @@ make --no-print-directory shared server PROFILE="$profile"
 cargo build --locked --release -p lockclient-benches -p lockclient-load --bins
 cp "$target/release/load-rust" "$programs/"
 # All of it each time: it takes a second, and PROFILE may be another than the last time.
-make --no-print-directory -B -C benches/load/c OUT="$programs" \
+make --no-print-directory -s -B -C benches/load/c OUT="$programs" \
     LIBRARY="$target/$profile/liblockclient.so"
