@@ -113,13 +113,7 @@ fn fails_without_a_signal((mut poll, mut socket, peer): (Poll, Socket, std::net:
     SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);
     wait(&mut poll, |event| event.is_error() || event.is_read_closed());
-    // Tests run with SIGPIPE ignored; so that the flag counts, it gets its default back here. A
-    // signal would end the whole test program.
-    // SAFETY: changes this process's disposition of one signal, which no other test relies on.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    crate::io::sys::let_sigpipe_kill();
     assert!(socket.send(b"x", 0).is_err());
     assert!(socket.send(b"x", 0).is_err());
 }

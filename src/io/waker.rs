@@ -143,11 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_is_found_out() {
+    fn host_1_a_thread_that_is_gone_is_found_out_without_a_signal() {
         let (waker, receiver) = pair().unwrap();
         drop(receiver);
         waker.sleeping();
-        // No SIGPIPE: the test would have ended.
+        // Callers wake it, on threads that do not block the signal.
+        crate::io::sys::let_sigpipe_kill();
         assert_eq!(waker.wake().unwrap_err().kind(), ErrorKind::BrokenPipe);
     }
 }
