@@ -158,12 +158,17 @@ fn clo_2_closing_ends_the_connection_though_another_holds_its_descriptor() {
     }
 }
 
-fn ends_though_held((poll, socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
+fn ends_though_held((mut poll, socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
     // What a forked child has.
     let held = socket.stream.unchecked().unwrap().try_clone().unwrap();
     socket.close(poll.registry());
     peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+    // Nothing of it is heard any more.
+    drop(peer);
+    let mut events = Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::from_millis(20))).unwrap();
+    assert!(events.is_empty(), "{events:?}");
     drop(held);
 }
 
