@@ -3,6 +3,8 @@
 mod commands;
 mod dial;
 mod driver;
+#[cfg(all(shuttle, test))]
+mod mixes;
 #[cfg(all(loom, test))]
 mod models;
 mod shared;

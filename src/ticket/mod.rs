@@ -9,7 +9,7 @@ mod models;
 mod pool;
 mod reply;
 mod slot;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub(crate) use completions::Completions;
