@@ -91,7 +91,7 @@ impl WakeReceiver {
     }
 
     /// Whether a wake has come that was not taken out.
-    #[cfg(all(loom, test))]
+    #[cfg(all(any(loom, shuttle), test))]
     pub(super) fn is_woken(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         SockRef::from(self.receiver.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
@@ -115,7 +115,7 @@ impl WakeReceiver {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use mio::{Events, Interest, Poll, Token};
