@@ -57,12 +57,12 @@ for tool in ${*:-address valgrind thread rust-address rust-thread}; do
         checked='valgrind --quiet --error-exitcode=99'
         export LOCKCLIENT_RUNNER="$checked --leak-check=full --show-leak-kinds=definite \
 --errors-for-leak-kinds=definite"
-        programs --skip host_2 --skip host_3 --skip host_7_exiting
+        programs --test-threads 1 --skip host_2 --skip host_3 --skip host_7_exiting
         # A forked child has the memory of threads that it has not got, what a host has pulled from
         # under the library is left alone, and a process that ends with everything in use gives
         # nothing back: no leak is a finding there.
         export LOCKCLIENT_RUNNER="$checked"
-        cargo test --locked --test ffi -- host_2 host_3 host_7_exiting
+        cargo test --locked --test ffi -- --test-threads 1 host_2 host_3 host_7_exiting
         unset LOCKCLIENT_RUNNER
         ;;
     thread)
