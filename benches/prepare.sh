@@ -3,16 +3,11 @@
 #
 # PROFILE=release builds the library and the server faster, and not quite as users get them.
 
-missing=
-for pair in gcc:gcc make:make pkg-config:pkg-config redis-server:redis-server; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
-done
-pkg-config --exists hiredis 2>/dev/null || missing="$missing libhiredis-dev"
-if [ -n "$missing" ]; then
+tests/needs.sh gcc:gcc make:make pkg-config:pkg-config redis-server:redis-server
+pkg-config --exists hiredis 2>/dev/null || {
     apt-get update -qq
-    # shellcheck disable=SC2086 # a list of package names
-    apt-get install -y -qq $missing
-fi
+    apt-get install -y -qq libhiredis-dev
+}
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 profile=${PROFILE:-packaged}
@@ -24,5 +19,5 @@ make --no-print-directory shared server PROFILE="$profile"
 cargo build --locked --release -p lockclient-benches -p lockclient-load --bins
 cp "$target/release/load-rust" "$programs/"
 # All of it each time: it takes a second, and PROFILE may be another than the last time.
-make --no-print-directory -B -C benches/load/c OUT="$programs" \
+make --no-print-directory -s -B -C benches/load/c OUT="$programs" \
     LIBRARY="$target/$profile/liblockclient.so"

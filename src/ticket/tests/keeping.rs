@@ -44,6 +44,7 @@ fn a_pool_keeps_what_it_is_given_up_to_256() {
 fn a_completion_descriptor_is_readable_from_the_first_result_on() {
     let completions = Arc::new(Completions::new());
     let fd = completions.fd().unwrap();
+    assert!(!readable(fd));
     let slot = tagged(&completions, 1);
     assert!(slot.decide(AcquireOutcome::Busy));
     Slot::announce(&slot);

@@ -68,6 +68,21 @@ fn a_close_recalls_the_grants_that_nobody_has_taken() {
 }
 
 #[test]
+fn host_5_an_end_of_the_thread_ends_all_that_the_desk_knows() {
+    let mut desk = Desk::new();
+    let slots = [0, 3].map(|index| {
+        let slot = Arc::new(slot(1_000));
+        desk.admit(id(index), slot.clone());
+        slot
+    });
+    assert!(desk.claim(id(3), Mono(1)));
+    desk.abandon();
+    assert_eq!(slots[0].take(at(0)), Take::Ended(Ending::ThreadEnded));
+    assert_eq!(slots[1].take(at(0)), unknown(ReasonKind::ThreadEnded));
+    assert_eq!(desk.withdraw(&slots[0]), None, "they are forgotten");
+}
+
+#[test]
 fn clo_1_a_poll_that_comes_50_ms_late_may_have_stood_still() {
     let slot = slot(1_000);
     assert!(slot.claim(Mono(1_700 * MS)));
