@@ -28,13 +28,6 @@ fn one_connection_too_many_is_closed_and_the_others_are_served() {
     Peer::connect(server.addr()).expect_served();
 }
 
-/// How long it takes until the server closes the connection.
-fn time_to_the_end(mut peer: Peer) -> Duration {
-    let begun = Instant::now();
-    peer.expect_end();
-    begun.elapsed()
-}
-
 #[test]
 fn a_connection_that_sends_nothing_is_closed_where_that_is_wanted_unless_it_waits() {
     let idle = Duration::from_secs(1);
@@ -42,17 +35,19 @@ fn a_connection_that_sends_nothing_is_closed_where_that_is_wanted_unless_it_wait
     let mut holder = Peer::connect(server.addr());
     let token = holder.take(1, "k", 255);
     let mut waiting = Peer::connect(server.addr());
+    let asked = Instant::now();
     waiting.acquire(2, "k", 3, 60);
     waiting.expect_served();
-    let silent = Peer::connect(server.addr());
-    for closed in [time_to_the_end(silent), time_to_the_end(holder)] {
-        assert!(closed < idle + common::LONG, "{closed:?}");
-    }
+    let mut silent = Peer::connect(server.addr());
+    let begun = Instant::now();
+    silent.expect_end();
+    holder.expect_end();
+    assert!(begun.elapsed() < idle + common::LONG, "{:?}", begun.elapsed());
     // It is answered, though it has sent nothing for longer, and only then is its time running.
     assert_eq!(waiting.answer(), plain('T', 2, "k"));
-    let closed = time_to_the_end(waiting);
-    assert!(closed >= idle / 2 && closed < idle + common::LONG, "{closed:?}");
-    assert_eq!(server.stats().overdue, 3);
+    waiting.expect_end();
+    assert!(asked.elapsed() >= Duration::from_secs(3) + idle, "{:?}", asked.elapsed());
+    assert!(server.stats().overdue >= 3);
     // What was held stays held.
     let mut other = Peer::connect(server.addr());
     other.acquire(3, "k", 0, 60);
