@@ -203,6 +203,12 @@ fn run(mix: Mix) {
     let _ = commands.shut(Mono(0).max(clock.mono()) + RELEASE_TIME + RELEASE_TIME, PATIENTLY);
     let found = background.join().unwrap();
     check(&found, &returned, cancelled);
+    if !found.died {
+        // A client that was closed is closed, and nothing else, whoever was late with what.
+        assert!(!commands.is_broken(), "closed in good order, and taken for dead");
+        assert!(!returned.values().any(|how| *how == Returned::Refused(Refused::Ended)));
+        assert_eq!(commands.push(Command::WaitReady(ready), PATIENTLY), Err(Refused::Closed));
+    }
 }
 
 /// What must be true of every schedule.
