@@ -293,6 +293,7 @@ impl Commands {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::ticket::Condvar;
 
     #[test]
     fn host_3_what_a_thread_that_cannot_be_woken_was_asked_is_not_called_unsent() {
@@ -311,14 +312,14 @@ mod tests {
     }
 
     fn question() -> Command {
-        Command::WaitReady(Arc::new(Reply::new()))
+        Command::WaitReady(Arc::new(Reply::new(Condvar::new())))
     }
 
     #[test]
     fn end_a_client_whose_thread_has_ended_in_order_is_closed() {
         let (waker, _receiver) = crate::io::waker::pair().unwrap();
         let commands = Commands::new(waker, 1);
-        commands.shut(Mono(0)).unwrap();
+        commands.shut(Mono(0), PATIENTLY).unwrap();
         assert_eq!(commands.push(question(), PATIENTLY), Err(Refused::Closed));
         assert_eq!(commands.end().len(), 1);
         assert_eq!(commands.push(question(), PATIENTLY), Err(Refused::Closed));

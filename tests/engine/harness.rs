@@ -105,7 +105,6 @@ pub(crate) fn ticket(key: &str, seconds: u64) -> Ask {
 /// What passed between the engine and the world, in order.
 #[allow(dead_code, reason = "the fuzz target's ledger reads it")]
 #[derive(Debug)]
-#[allow(dead_code, reason = "the fuzz target reads what the tests only print")]
 pub(crate) enum Happening {
     /// A send took at least one byte of each of these.
     Sent(ConnId, Vec<Frame>),
