@@ -3,26 +3,24 @@
 #
 # PROFILE=release builds the library and the server faster, and not quite as users get them.
 
-missing=
-for pair in gcc:gcc make:make pkg-config:pkg-config redis-server:redis-server; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
-done
-pkg-config --exists hiredis 2>/dev/null || missing="$missing libhiredis-dev"
-if [ -n "$missing" ]; then
+tests/needs.sh gcc:gcc make:make pkg-config:pkg-config redis-server:redis-server
+pkg-config --exists hiredis 2>/dev/null || {
     apt-get update -qq
-    # shellcheck disable=SC2086 # a list of package names
-    apt-get install -y -qq $missing
-fi
+    apt-get install -y -qq libhiredis-dev
+}
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 profile=${PROFILE:-packaged}
 programs=$target/bench
-lockd=$target/$profile/lockd
+lockd=$programs/server/$profile/lockd
 mkdir -p "$programs"
-# The library and the server as `make install` installs them; what is Rust as cargo builds it.
-make --no-print-directory shared server PROFILE="$profile"
+# The library and the server as `make install` installs them; what is Rust as cargo builds it. Each
+# in a directory of its own: in one, cargo builds the other again each time.
+for what in shared server; do
+    make --no-print-directory "$what" PROFILE="$profile" CARGO_TARGET_DIR="$programs/$what"
+done
 cargo build --locked --release -p lockclient-benches -p lockclient-load --bins
 cp "$target/release/load-rust" "$programs/"
 # All of it each time: it takes a second, and PROFILE may be another than the last time.
-make --no-print-directory -B -C benches/load/c OUT="$programs" \
-    LIBRARY="$target/$profile/liblockclient.so"
+make --no-print-directory -s -B -C benches/load/c OUT="$programs" \
+    LIBRARY="$programs/shared/$profile/liblockclient.so"

@@ -1,6 +1,6 @@
 /* A process that forks with clients, tickets and a lock in use. argv: a server, a server that lets
  * three connections in. */
-#include "check.h"
+#include "host.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -66,6 +66,8 @@ static void with_everything_in_use(const char *endpoint)
     CHECK(readable(lockclient_ticket_fd(granted), 30000));
     int fd = lockclient_ticket_fd(waiting);
     CHECK(fd >= 0 && !readable(fd, 0));
+    int completions = lockclient_completion_fd(client);
+    CHECK(readable(completions, 30000));
     AWAIT(client, in_flight_now, 1);
 
     for (int i = 0; i < 5; i++) {
@@ -85,6 +87,8 @@ static void with_everything_in_use(const char *endpoint)
         reap(child);
     }
 
+    /* What a child frees tells the parent nothing: the descriptors are the same files in both. */
+    CHECK(!readable(fd, 0) && readable(completions, 0));
     /* The parent was not disturbed: the lock is still held, the ticket still waits, on the same
      * connection, and gets its grant. */
     EXPECT(LOCKCLIENT_PENDING, lockclient_ticket_poll(waiting, &grant));
@@ -98,6 +102,98 @@ static void with_everything_in_use(const char *endpoint)
     EXPECT(LOCKCLIENT_OK, lockclient_release(client, "free", NUL, grant.token));
     lockclient_ticket_free(waiting);
     lockclient_ticket_free(granted);
+    EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
+}
+
+static atomic_bool enough;
+
+static void *uses(void *argument)
+{
+    lockclient *client = argument;
+    while (!atomic_load(&enough)) {
+        lockclient_ticket *ticket = NULL;
+        lockclient_status status =
+            lockclient_acquire_start(client, "used", NUL, 60000, 1000, 0, &ticket);
+        CHECK(status == LOCKCLIENT_OK || status == LOCKCLIENT_E_QUEUE_FULL);
+        lockclient_ticket_free(ticket);
+    }
+    return NULL;
+}
+
+/* Another thread may hold any of the library's locks when the process forks: in the child it is
+ * held for ever, and nothing there may wait for it. */
+static void while_others_hold_locks(const char *endpoint)
+{
+    pthread_t threads[3];
+    lockclient_ticket *ticket = NULL;
+    lockclient *client = open_ready(endpoint);
+    hold(client, "kept");
+    EXPECT(LOCKCLIENT_OK, lockclient_acquire_start(client, "kept", NUL, 200000, 1000, 0, &ticket));
+    atomic_store(&enough, false);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, uses, client) == 0);
+    for (int i = 0; i < 150; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(30); /* ends it if it hangs */
+            lockclient_ticket_free(ticket);
+            EXPECT(FORKED, lockclient_close(client, 60000));
+            _exit(0);
+        }
+        reap(child);
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    lockclient_ticket_free(ticket);
+    lockclient_close(client, 5000);
+}
+
+/* How often the client's background thread has gone to sleep. */
+static unsigned long sleeps(void)
+{
+    unsigned long count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+        char path[300], line[256];
+        bool its = false;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+        FILE *status = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+            its |= strcmp(line, "Name:\tlockclient-io\n") == 0;
+            if (its)
+                sscanf(line, "voluntary_ctxt_switches: %lu", &count);
+        }
+        if (status != NULL)
+            fclose(status);
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* A child that frees its copies leaves the parent's background thread asleep. */
+static void wakes_nobody(const char *endpoint)
+{
+    lockclient *client = open_ready(endpoint);
+    lockclient_ticket *ticket = NULL;
+    lockclient_grant grant;
+    EXPECT(LOCKCLIENT_OK, lockclient_acquire_start(client, "idle", NUL, 9000, 90000, 0, &ticket));
+    EXPECT(LOCKCLIENT_OK, lockclient_ticket_wait(ticket, &grant));
+    sleep_ms(1500); /* the last of its connections is made */
+    unsigned long before = sleeps();
+    CHECK(before > 0);
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            lockclient_ticket_free(ticket);
+            EXPECT(FORKED, lockclient_close(client, 60000));
+            _exit(0);
+        }
+        reap(child);
+    }
+    CHECK(sleeps() - before < 30); /* it probes idle connections now and then */
+    lockclient_ticket_free(ticket);
     EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
 }
 
@@ -271,6 +367,8 @@ int main(int argc, char **argv)
 {
     CHECK(argc == 3);
     with_everything_in_use(argv[1]);
+    while_others_hold_locks(argv[1]);
+    wakes_nobody(argv[1]);
     closes_while_a_child_lives(argv[1]);
     leaves_nothing_connected(argv[2]);
     nothing_survives_exec(argv[1]);

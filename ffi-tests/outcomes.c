@@ -2,12 +2,19 @@
  * argv: that server. */
 #include "check.h"
 
+/* On a machine under load a second may pass before there is a connection: then it is tried again,
+ * which the statistics do not count among what is looked at here. */
 static uint64_t timed(lockclient *client, const char *key, uint64_t wait_ms,
                       lockclient_status wanted)
 {
     lockclient_grant grant = garbage();
     uint64_t start = now_ms();
-    EXPECT(wanted, acquire(client, key, wait_ms, &grant));
+    lockclient_status status = acquire(client, key, wait_ms, &grant);
+    for (int tries = 1; status == LOCKCLIENT_NOT_SENT && tries < 30; tries++) {
+        start = now_ms();
+        status = acquire(client, key, wait_ms, &grant);
+    }
+    EXPECT(wanted, status);
     CHECK(wanted == LOCKCLIENT_OK || is_zero(&grant, sizeof grant));
     return now_ms() - start;
 }

@@ -549,6 +549,6 @@ impl fmt::Debug for Client {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "client_tests.rs"]
 mod tests;

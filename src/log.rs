@@ -220,7 +220,7 @@ impl fmt::Display for LogLevel {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::reason::Reason;

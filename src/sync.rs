@@ -1,10 +1,10 @@
 //! The locks and atomics of what callers and the background thread share: parking_lot's and std's,
-//! or loom's in its model checks.
+//! or those of loom or shuttle in their model checks.
 //!
 //! parking_lot, because its locks are not poisoned by a panic, can be tried for a bounded time,
 //! and are understood by the thread sanitizer.
 
-#[cfg(not(all(loom, test)))]
+#[cfg(not(all(any(loom, shuttle), test)))]
 mod real {
     pub(crate) use crate::io::sys::Futex;
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -12,27 +12,34 @@ mod real {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 }
 
-#[cfg(not(all(loom, test)))]
+#[cfg(not(all(any(loom, shuttle), test)))]
 pub(crate) use real::*;
 
-#[cfg(all(loom, test))]
+#[cfg(all(any(loom, shuttle), test))]
 mod model {
     use crate::clock::Mono;
-    pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    #[cfg(loom)]
+    use loom as checker;
+    #[cfg(shuttle)]
+    use shuttle as checker;
+
+    pub(crate) use checker::sync::Arc;
+    pub(crate) use checker::sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    };
     use std::ops::{Deref, DerefMut};
     use std::time::Duration;
 
-    /// loom's mutex with parking_lot's face. Time does not exist in a model: a timed try waits.
+    /// The checker's mutex with parking_lot's face. Time does not exist in a model: a timed try waits.
     #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub(crate) struct Mutex<T>(checker::sync::Mutex<T>);
 
     #[derive(Debug)]
-    pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
+    pub(crate) struct MutexGuard<'a, T>(Option<checker::sync::MutexGuard<'a, T>>);
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Mutex<T> {
-            Mutex(loom::sync::Mutex::new(value))
+            Mutex(checker::sync::Mutex::new(value))
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -66,7 +73,7 @@ mod model {
         }
     }
 
-    /// A futex made of what loom knows. It wakes everybody, which a waiter has to bear anyway, and
+    /// A futex made of what the checker knows. It wakes everybody, which a waiter has to bear anyway, and
     /// never times out.
     #[derive(Debug)]
     pub(crate) struct Futex {
@@ -97,14 +104,14 @@ mod model {
         }
     }
 
-    /// loom's condition variable with parking_lot's face. A timed wait never times out: a model
+    /// The checker's condition variable with parking_lot's face. A timed wait never times out: a model
     /// that needs a timer makes it a thread.
     #[derive(Debug)]
-    pub(crate) struct Condvar(loom::sync::Condvar);
+    pub(crate) struct Condvar(checker::sync::Condvar);
 
     impl Condvar {
         pub(crate) fn new() -> Condvar {
-            Condvar(loom::sync::Condvar::new())
+            Condvar(checker::sync::Condvar::new())
         }
 
         pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
@@ -122,5 +129,5 @@ mod model {
     }
 }
 
-#[cfg(all(loom, test))]
+#[cfg(all(any(loom, shuttle), test))]
 pub(crate) use model::*;

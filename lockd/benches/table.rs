@@ -2,8 +2,10 @@
 //!
 //! `cargo bench -p lockd --bench table`
 
-use lockclient::wire::ServerFrame;
+use lockclient::wire::{ClientFrame, ServerFrame};
 use lockd::core::{Acquire, Answers, ConnectionId, Core, Limits, Time};
+use lockd::outbox::BATCH;
+use lockd::session::Session;
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::process::Command;
@@ -38,6 +40,18 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as usize % bound
+    }
+
+    /// Different numbers below `bound`, which is more than `count`.
+    fn some_below(&mut self, bound: usize, count: usize) -> Vec<usize> {
+        let mut numbers = Vec::with_capacity(count);
+        while numbers.len() < count {
+            let number = self.below(bound);
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        numbers
     }
 }
 
@@ -87,41 +101,65 @@ fn fill(count: usize) -> (Core, Vec<u64>, Time) {
     (core, tokens, now)
 }
 
-fn locks(count: usize) {
+/// Takes the answers of a batch: the tokens of the grants among them.
+#[derive(Default)]
+struct Tokens(Vec<u64>);
+
+impl Answers for Tokens {
+    fn answer(&mut self, _: ConnectionId, frame: ServerFrame<'_>) {
+        match frame {
+            ServerFrame::Acquired { token, .. } => self.0.push(token),
+            ServerFrame::Released { .. } => {}
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+/// Releases and acquires random ones of the locks that are held, so many requests at a time, from
+/// the bytes that a connection has received.
+fn locks(count: usize, together: usize) {
     let before = resident();
     let (mut core, mut tokens, mut now) = fill(count);
     let bytes = resident().saturating_sub(before + tokens.capacity() * 8);
     let mut random = Random(88172645463325252);
-    let mut out = Last(0);
-    let mut took = Vec::with_capacity(OPERATIONS);
-    let numbers: Vec<usize> = (0..OPERATIONS).map(|_| random.below(count)).collect();
-    let mut churn = |number: usize, now: Time| {
-        let key = key(number);
-        core.release(HERE, 2, tokens[number], &key, now, &mut out);
-        core.acquire(HERE, Acquire { wait: 0, lease: 250, owner: 3, key: &key }, now, &mut out);
-        core.advance(now, &mut out);
-        tokens[number] = out.0;
-    };
-    let begun = processor_time();
-    for number in &numbers {
-        now = now.after(Duration::from_nanos(500));
-        churn(*number, now);
+    let mut out = Tokens::default();
+    let mut session = Session::new(HERE, None, now, &mut out);
+    let mut took = Vec::with_capacity(OPERATIONS / BATCH);
+    for _ in 0..OPERATIONS / BATCH {
+        let numbers = random.some_below(count, BATCH);
+        // What arrives, one element after the other.
+        let mut arrivals = Vec::with_capacity(2 * BATCH);
+        for numbers in numbers.chunks(together) {
+            let (mut releases, mut acquires) = (Vec::new(), Vec::new());
+            for number in numbers {
+                let (key, token) = (&key(*number), tokens[*number]);
+                ClientFrame::Release { owner: 2, token, key }.encode(&mut releases);
+                ClientFrame::Acquire { wait: 0, lease: 250, owner: 3, key }.encode(&mut acquires);
+            }
+            arrivals.extend([releases, acquires]);
+        }
+        out.0.clear();
+        now = now.after(Duration::from_micros(1));
+        let begun = processor_time();
+        for requests in &arrivals {
+            session.receive(requests, now, &[], &mut core, &mut out);
+            core.advance(now, &mut out);
+        }
+        took.push((processor_time() - begun) / BATCH as u32);
+        for (number, token) in numbers.iter().zip(&out.0) {
+            tokens[*number] = *token;
+        }
     }
-    let total = processor_time() - begun;
-    for number in &numbers {
-        now = now.after(Duration::from_nanos(500));
-        let begun = Instant::now();
-        churn(*number, now);
-        took.push(begun.elapsed());
-    }
+    let total: Duration = took.iter().sum();
     took.sort_unstable();
     println!(
-        "{count:>9} locks  {:>6.0} ns a release and acquire (99.9 %: {:>6.1} us, worst {:>7.1} us)  {:>4} bytes a lock",
-        total.as_nanos() as f64 / OPERATIONS as f64,
-        percentile(&took, 0.999).as_nanos() as f64 / 1e3,
-        percentile(&took, 1.0).as_nanos() as f64 / 1e3,
+        "{count:>9} locks, {together:>2} requests together  {:>5.0} ns a release and acquire \
+         (99 % {:>5} ns)  {:>4} bytes a lock",
+        total.as_nanos() as f64 / took.len() as f64,
+        percentile(&took, 0.99).as_nanos(),
         bytes / count,
     );
+    assert_eq!(core.stats().held, count);
 }
 
 fn growth(count: usize) {
@@ -167,6 +205,30 @@ fn waiters(count: usize) {
     assert_eq!(core.stats().waiters, 0);
 }
 
+/// One who waits for a random one of `keys` is granted it, and another comes to wait.
+fn hand_over(count: usize, keys: usize) {
+    let (mut core, mut tokens, now) = fill(keys);
+    let mut out = Last(0);
+    let wait = |number: usize, core: &mut Core, out: &mut Last| {
+        let request = Acquire { wait: 255, lease: 250, owner: 1, key: &key(number % keys) };
+        core.acquire(ConnectionId((number % 1000) as u32), request, now, out);
+    };
+    (0..count).for_each(|number| wait(number, &mut core, &mut out));
+    let mut random = Random(88172645463325252);
+    let numbers: Vec<usize> = (0..OPERATIONS).map(|_| random.below(keys)).collect();
+    let begun = processor_time();
+    for number in numbers {
+        core.release(HERE, 2, tokens[number], &key(number), now, &mut out);
+        tokens[number] = out.0;
+        wait(number, &mut core, &mut out);
+    }
+    println!(
+        "{count:>9} waiters for {keys:>4} keys  {:>4.0} ns a release, a grant and another that waits",
+        (processor_time() - begun).as_nanos() as f64 / OPERATIONS as f64,
+    );
+    assert_eq!(core.stats().waiters, count);
+}
+
 fn expiry(count: usize) {
     let (mut core, _, now) = fill(count);
     let mut out = Last(0);
@@ -185,19 +247,32 @@ fn main() {
     if let (Some(what), Some(count)) = (arguments.next(), arguments.next()) {
         let count = count.parse().expect("a number");
         return match what.as_str() {
-            "locks" => locks(count),
+            "alone" => locks(count, 1),
+            "together" => locks(count, BATCH),
             "waiters" => waiters(count),
             "growth" => growth(count),
+            "hot" => hand_over(count, 1),
+            "warm" => hand_over(count, count.min(1000)),
             _ => expiry(count),
         };
     }
     let this = std::env::current_exe().expect("this program");
     for (what, count) in [
-        ("locks", "1000"),
-        ("locks", "10000"),
-        ("locks", "100000"),
-        ("locks", "1000000"),
+        ("alone", "1000"),
+        ("alone", "10000"),
+        ("alone", "100000"),
+        ("alone", "1000000"),
+        ("together", "1000"),
+        ("together", "10000"),
+        ("together", "100000"),
+        ("together", "1000000"),
         ("waiters", "100000"),
+        ("hot", "1"),
+        ("hot", "100"),
+        ("hot", "10000"),
+        ("hot", "100000"),
+        ("warm", "1000"),
+        ("warm", "100000"),
         ("growth", "1000000"),
         ("expiry", "1000000"),
     ] {

@@ -22,6 +22,9 @@ pub struct Config {
     pub max_waiters_per_connection: usize,
     /// Connections, at most. One more is closed as soon as it is accepted.
     pub max_connections: usize,
+    /// How long a connection may send nothing, while nothing waits on it, before it is closed; for
+    /// ever if it is not given.
+    pub idle_timeout: Option<Duration>,
     /// Files with secrets. With at least one secret, clients must prove that they know one.
     pub secret_files: Vec<PathBuf>,
     /// Secrets that are in no file.
@@ -56,6 +59,7 @@ impl Default for Config {
             max_waiters_per_key: None,
             max_waiters_per_connection: DEFAULT_MAX_WAITERS_PER_CONNECTION,
             max_connections: DEFAULT_MAX_CONNECTIONS,
+            idle_timeout: None,
             secret_files: Vec::new(),
             secrets: Vec::new(),
             state_dir: None,

@@ -13,7 +13,8 @@ mod secrets;
 mod server;
 #[doc(hidden)]
 pub mod session;
-mod state;
+#[doc(hidden)]
+pub mod state;
 mod stats;
 
 pub use admin::{LockLine, inspect};

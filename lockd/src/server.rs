@@ -118,6 +118,7 @@ impl Server {
             secrets,
             max_connections: config.max_connections,
             max_waiters_per_connection: config.max_waiters_per_connection,
+            idle_timeout: config.idle_timeout,
             commands: receiver,
         })?;
         let thread =

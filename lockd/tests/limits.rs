@@ -29,6 +29,61 @@ fn one_connection_too_many_is_closed_and_the_others_are_served() {
 }
 
 #[test]
+fn a_connection_that_sends_nothing_is_closed_where_that_is_wanted_unless_it_waits() {
+    let idle = Duration::from_secs(1);
+    let server = start(|config| config.idle_timeout = Some(idle));
+    let mut holder = Peer::connect(server.addr());
+    let token = holder.take(1, "k", 255);
+    let mut waiting = Peer::connect(server.addr());
+    let asked = Instant::now();
+    waiting.acquire(2, "k", 3, 60);
+    waiting.expect_served();
+    let mut silent = Peer::connect(server.addr());
+    let begun = Instant::now();
+    silent.expect_end();
+    holder.expect_end();
+    assert!(begun.elapsed() < idle + common::LONG, "{:?}", begun.elapsed());
+    // It is answered, though it has sent nothing for longer, and only then is its time running.
+    assert_eq!(waiting.answer(), plain('T', 2, "k"));
+    waiting.expect_end();
+    assert!(asked.elapsed() >= Duration::from_secs(3) + idle, "{:?}", asked.elapsed());
+    assert!(server.stats().overdue >= 3);
+    // What was held stays held.
+    let mut other = Peer::connect(server.addr());
+    other.acquire(3, "k", 0, 60);
+    assert_eq!(other.answer(), plain('T', 3, "k"));
+    other.release(4, token, "k");
+    assert_eq!(other.answer(), plain('R', 4, "k"));
+}
+
+#[test]
+fn a_connection_that_sends_something_in_time_is_not_taken_for_one_that_does_not() {
+    let idle = Duration::from_secs(2);
+    let server = start(|config| config.idle_timeout = Some(idle));
+    // Where everything is slow it may not be in time, and has to try again.
+    let stays = || {
+        let mut peer = Peer::connect(server.addr());
+        let begun = Instant::now();
+        let mut heard = begun;
+        while begun.elapsed() < 2 * idle {
+            std::thread::sleep(idle / 20);
+            let in_time = heard.elapsed() < idle / 2;
+            heard = Instant::now();
+            peer.release(1, 0, "_probe");
+            match peer.try_answer() {
+                Ok(Some(answer)) => assert_eq!(answer, plain('N', 1, "_probe")),
+                end => {
+                    assert!(!in_time, "{end:?}");
+                    return false;
+                }
+            }
+        }
+        true
+    };
+    assert!((0..10).any(|_| stays()), "always too slow");
+}
+
+#[test]
 fn admission_closes_at_90_percent_and_reopens_below_75_and_releases_work_throughout() {
     let server = start(|config| config.max_locks = 20);
     let mut peer = Peer::connect(server.addr());

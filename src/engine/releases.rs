@@ -79,6 +79,14 @@ impl Engine {
         }
         conn.answered(flight.sent);
         let retried = release.retried;
+        #[cfg(canary)]
+        let held = held || crate::canary!(released_means_answered);
+        #[cfg(canary)]
+        if crate::canary!(unconfirmed_exactly) {
+            let reason = Reason::new(ReasonKind::Deadline);
+            self.end_release(id, ReleaseOutcome::Unconfirmed(reason));
+            return true;
+        }
         let outcome = if held {
             self.counters.released += 1;
             ReleaseOutcome::Released
@@ -141,6 +149,12 @@ impl Engine {
         outcome: ReleaseOutcome,
     ) {
         let outcome = match outcome {
+            #[cfg(canary)]
+            ReleaseOutcome::Unconfirmed(reason)
+                if crate::canary!(unsent_release_never_went_out) =>
+            {
+                ReleaseOutcome::Auth(reason)
+            }
             // An earlier try may have worked: only an answer could say.
             ReleaseOutcome::OwnerExhausted if retried => {
                 ReleaseOutcome::Unconfirmed(self.last_error)

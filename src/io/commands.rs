@@ -189,8 +189,12 @@ impl Commands {
     fn lock(&self, patience: Duration) -> Result<MutexGuard<'_, Inner>, Refused> {
         let guard = self.inner.try_lock().or_else(|| self.inner.try_lock_for(patience));
         let inner = guard.ok_or(Refused::Stuck)?;
-        if inner.stage == Stage::Ended || self.is_broken() {
+        if self.is_broken() {
             return Err(Refused::Ended);
+        }
+        if inner.stage == Stage::Ended {
+            // In good order: to whoever comes late the client is closed.
+            return Err(Refused::Closed);
         }
         Ok(inner)
     }
@@ -204,6 +208,11 @@ impl Commands {
         inner.waiting.push_back(command);
         drop(inner);
         if self.waker.wake().is_err() {
+            let inner = self.inner.try_lock_for(BRIEFLY);
+            if inner.is_some_and(|inner| inner.stage == Stage::Ended) {
+                // It woke by itself and has ended meanwhile. What waited was handed over then.
+                return Ok(());
+            }
             // The host has closed our descriptors. The thread finds out when it wakes by itself.
             self.broken.store(true, Ordering::Release);
             return Err(Refused::Unreachable);
@@ -281,9 +290,10 @@ impl Commands {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::ticket::Condvar;
 
     #[test]
     fn host_3_what_a_thread_that_cannot_be_woken_was_asked_is_not_called_unsent() {
@@ -299,5 +309,34 @@ mod tests {
         assert!(matches!(batch.pop_front(), Some(Command::Shutdown(Mono(1)))));
         assert!(batch.pop_front().is_none());
         assert_eq!(commands.push(Command::Shutdown(Mono(2)), PATIENTLY), Err(Refused::Ended));
+    }
+
+    fn question() -> Command {
+        Command::WaitReady(Arc::new(Reply::new(Condvar::new())))
+    }
+
+    #[test]
+    fn end_a_client_whose_thread_has_ended_in_order_is_closed() {
+        let (waker, _receiver) = crate::io::waker::pair().unwrap();
+        let commands = Commands::new(waker, 1);
+        commands.shut(Mono(0), PATIENTLY).unwrap();
+        assert_eq!(commands.push(question(), PATIENTLY), Err(Refused::Closed));
+        assert_eq!(commands.end().len(), 1);
+        assert_eq!(commands.push(question(), PATIENTLY), Err(Refused::Closed));
+        assert_eq!(commands.push_last(question(), PATIENTLY), Err(Refused::Closed));
+        assert!(!commands.is_broken());
+    }
+
+    #[test]
+    fn end_a_wake_that_comes_after_an_orderly_end_is_no_sign_of_a_broken_thread() {
+        let (waker, receiver) = crate::io::waker::pair().unwrap();
+        let commands = Commands::new(waker, 1);
+        assert!(commands.may_sleep(0));
+        // Between the push and its wake the thread wakes by itself, takes a shutdown, and ends.
+        let mut inner = commands.lock(PATIENTLY).unwrap();
+        inner.stage = Stage::Ended;
+        drop(receiver);
+        assert_eq!(commands.add(inner, question()), Ok(()));
+        assert!(!commands.is_broken());
     }
 }

@@ -5,6 +5,8 @@ mod commands;
 mod dial;
 mod driver;
 mod links;
+#[cfg(all(shuttle, test))]
+mod mixes;
 #[cfg(all(loom, test))]
 mod models;
 mod pause;

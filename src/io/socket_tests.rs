@@ -113,13 +113,7 @@ fn fails_without_a_signal((mut poll, mut socket, peer): (Poll, Socket, std::net:
     SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);
     wait(&mut poll, |event| event.is_error() || event.is_read_closed());
-    // Tests run with SIGPIPE ignored; so that the flag counts, it gets its default back here. A
-    // signal would end the whole test program.
-    // SAFETY: changes this process's disposition of one signal, which no other test relies on.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    crate::io::sys::let_sigpipe_kill();
     assert!(socket.send(b"x", 0).is_err());
     assert!(socket.send(b"x", 0).is_err());
 }
@@ -164,12 +158,17 @@ fn clo_2_closing_ends_the_connection_though_another_holds_its_descriptor() {
     }
 }
 
-fn ends_though_held((poll, socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
+fn ends_though_held((mut poll, socket, mut peer): (Poll, Socket, std::net::TcpStream)) {
     // What a forked child has.
     let held = socket.stream.unchecked().unwrap().try_clone().unwrap();
     socket.close(poll.registry());
     peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+    // Nothing of it is heard any more.
+    drop(peer);
+    let mut events = Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::from_millis(20))).unwrap();
+    assert!(events.is_empty(), "{events:?}");
     drop(held);
 }
 

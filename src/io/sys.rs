@@ -326,6 +326,14 @@ pub(crate) fn spawn(
     thread
 }
 
+/// Tests run with SIGPIPE ignored. So that the flag counts that keeps it away, it gets its default
+/// back: a signal would end the whole test program.
+#[cfg(test)]
+pub(super) fn let_sigpipe_kill() {
+    // SAFETY: changes this process's disposition of one signal, which no test relies on.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 #[cfg(test)]
 #[path = "sys_tests.rs"]
 mod tests;

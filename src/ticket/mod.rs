@@ -11,7 +11,7 @@ mod pool;
 mod reply;
 mod sleepers;
 mod slot;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub(crate) use completions::Completions;

@@ -103,6 +103,7 @@ pub(crate) fn ticket(key: &str, seconds: u64) -> Ask {
 }
 
 /// What passed between the engine and the world, in order.
+#[allow(dead_code, reason = "the fuzz target's ledger reads it")]
 #[derive(Debug)]
 pub(crate) enum Happening {
     /// A send took at least one byte of each of these.

@@ -130,7 +130,10 @@ pub(crate) struct Finished {
 }
 
 /// Far more than any program here needs, even on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The same for a program that a tool runs step by step.
+const SLOW_LIMIT: Duration = Duration::from_secs(900);
 
 /// For what builds: on a machine that builds other things too.
 #[allow(dead_code, reason = "not every test program that has this module builds something")]
@@ -138,7 +141,8 @@ pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs a program to its end; one that hangs is killed, and that is a failure.
 pub(crate) fn run(command: &mut Command) -> Finished {
-    run_within(command, LIMIT)
+    let slow = std::env::var_os("LOCKCLIENT_RUNNER").is_some();
+    run_within(command, if slow { SLOW_LIMIT } else { LIMIT })
 }
 
 /// The same with another limit.

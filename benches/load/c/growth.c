@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { WAIT_MS = 120000, LEASE_MS = 240000, KEY_SIZE = 48 };
 
@@ -93,6 +94,7 @@ int main(int arguments, char **argument)
 {
     if (arguments != 4)
         load_fail("usage: growth HOST:PORT TICKETS KEYS");
+    alarm(300); /* a run that hangs ends, and fails */
     const char *server = argument[1];
     long count = atol(argument[2]), keys = atol(argument[3]);
     lockclient *holder = open_client(server);

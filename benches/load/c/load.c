@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_KEYS = 64, KEY_SIZE = 32 };
+enum { MAX_KEYS = 64, KEY_SIZE = 32, LIMIT = 300 /* s */ };
 
 static struct {
     const char *server;
@@ -283,6 +283,8 @@ int load_main(int count, char **arguments, const struct contender *the_contender
 {
     contender = the_contender;
     parse(count, arguments);
+    /* A run that hangs ends, and fails, by this signal. */
+    alarm(LIMIT + (unsigned)(options.warm_up + options.seconds));
     contender->open(options.server);
 
     struct worker *workers = aligned_alloc(128, (size_t)options.threads * sizeof *workers);

@@ -20,9 +20,8 @@ fn bounded(counter: &Counter, program: &Path, threads: usize, pairs: [u64; 2], b
         return;
     }
     let _turn = turn();
-    let name = program.file_name().expect("a program").to_string_lossy();
-    let what = format!("{name}, {threads} threads: {}", counter.what);
-    check(&what, counter.per_pair(program, threads, pairs), bound);
+    let counted = counter.per_pair(program, threads, pairs);
+    check(counter.what, program, threads, counted, bound);
 }
 
 #[cfg(not(debug_assertions))]
@@ -73,7 +72,8 @@ mod allocations {
         let load = Load { threads, keys: 0, hold_us: 0, extent };
         let found = load.run(program, &lockd()).expect("a run");
         assert!(found.pairs >= pairs);
-        check("allocations", found.allocations as f64 / found.pairs as f64, 0.0);
+        let counted = found.allocations as f64 / found.pairs as f64;
+        check("allocations", program, threads, counted, 0.0);
     }
 
     #[test]

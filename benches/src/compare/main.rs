@@ -10,7 +10,7 @@ mod table;
 use clap::Parser;
 use plan::{Contender, Placement, Programs, Scenario};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ fn run(arguments: &Arguments) -> io::Result<()> {
             cell.syscalls = counter.count(&programs, cell.contender, &cell.scenario)?;
         }
     }
-    eprint!("\r\x1b[K");
+    progress_ends();
     println!("{}", machine.describe());
     table::print(&cells);
     if let Some(path) = &arguments.json {
@@ -139,16 +139,30 @@ fn run(arguments: &Arguments) -> io::Result<()> {
     Ok(())
 }
 
+/// On a terminal one line that changes, else a line now and then.
 fn progress(done: usize, all: usize, elapsed: Duration, what: &str) {
-    eprint!("\r\x1b[K{done}/{all} after {} s: {what}", elapsed.as_secs());
-    let _ = io::stderr().flush();
+    let mut stderr = io::stderr().lock();
+    let text = format!("{done}/{all} after {} s: {what}", elapsed.as_secs());
+    let _ = match stderr.is_terminal() {
+        true => write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush()),
+        false if done.is_multiple_of(20) && done < all => writeln!(stderr, "{text}"),
+        false => Ok(()),
+    };
+}
+
+/// Makes room for what is printed next.
+fn progress_ends() {
+    if io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
 }
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\n{error}");
+            progress_ends();
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }

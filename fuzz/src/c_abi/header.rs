@@ -37,10 +37,10 @@ pub(super) fn check(function: &str, status: i32) -> i32 {
         "LOCKCLIENT_E_OWNER_EXHAUSTED",
         "LOCKCLIENT_E_WOULD_DEADLOCK",
     ];
-    assert!(!faults.contains(&name), "{function} returned {name}");
+    // SAFETY: the header: never NULL, and valid until this thread's next call.
+    let error = unsafe { CStr::from_ptr(lockclient_last_error()) };
+    assert!(!faults.contains(&name), "{function} returned {name}: {error:?}");
     if ![LOCKCLIENT_OK, LOCKCLIENT_PENDING].contains(&status) {
-        // SAFETY: the header: never NULL, and valid until this thread's next call.
-        let error = unsafe { CStr::from_ptr(lockclient_last_error()) };
         assert!(error.to_str().is_ok_and(|text| !text.is_empty()), "{function}: {error:?}");
     }
     status

@@ -1,9 +1,12 @@
-//! A server in this process that behaves as it is told to. All inputs share it.
+//! A server in this process that behaves as it is told to. All inputs share it, and its one thread.
 
 use lockclient::wire::{ClientFrame, Decoder, FromClient, PROBE_KEY, ServerFrame};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
@@ -13,44 +16,84 @@ use std::time::Duration;
 pub(super) static MOOD: AtomicU8 = AtomicU8::new(0);
 pub(super) const MOODS: usize = 12;
 
-static TOKEN: AtomicU64 = AtomicU64::new(1);
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+const LISTENER: Token = Token(0);
 
 /// Where it listens.
 pub(super) static ADDRESS: LazyLock<String> = LazyLock::new(|| {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = TcpListener::bind(any).expect("a free port");
     let address = listener.local_addr().expect("it is bound").to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(move || serve(&stream));
-        }
-    });
+    thread::spawn(move || run(listener));
     address
 });
 
 /// Whether a grant with this token was ever made.
 pub(super) fn has_granted(token: u64) -> bool {
-    (1..TOKEN.load(Ordering::SeqCst)).contains(&token)
+    (1..NEXT_TOKEN.load(Ordering::SeqCst)).contains(&token)
 }
 
-fn serve(stream: &TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let mut decoder = Decoder::<FromClient>::default();
-    let mut buffer = [0; 4096];
-    let mood = || MOOD.load(Ordering::SeqCst);
-    let mut reader = stream;
-    while let Ok(count @ 1..) = reader.read(&mut buffer) {
-        let mut input = &buffer[..count];
-        while let Some(frame) = decoder.next(&mut input).expect("the client sends good frames") {
-            if mood() == 4 {
-                let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-                return;
+struct Peer {
+    stream: TcpStream,
+    decoder: Decoder<FromClient>,
+}
+
+fn run(mut listener: TcpListener) {
+    let mut poll = Poll::new().expect("a poll");
+    let mut events = Events::with_capacity(64);
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE).expect("a new socket");
+    let mut peers = HashMap::new();
+    let mut next = 1;
+    loop {
+        if let Err(error) = poll.poll(&mut events, None) {
+            assert_eq!(error.kind(), ErrorKind::Interrupted);
+            continue;
+        }
+        for event in &events {
+            if event.token() == LISTENER {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    let token = Token(next);
+                    next += 1;
+                    let _ = stream.set_nodelay(true);
+                    let registry = poll.registry();
+                    registry.register(&mut stream, token, Interest::READABLE).expect("a new one");
+                    peers.insert(token, Peer { stream, decoder: Decoder::default() });
+                }
+            } else if let Some(peer) = peers.get_mut(&event.token())
+                && !peer.serve()
+            {
+                peers.remove(&event.token());
             }
-            let answer = answer(frame, mood());
-            // A client that has gone does not want it. The fuzzer's process keeps the default for
-            // SIGPIPE, as a C host does: nothing here may raise it, and nothing of the client's.
-            let _ = SockRef::from(stream).send_with_flags(&answer, libc::MSG_NOSIGNAL);
-            if answer.is_empty() && mood() == 10 {
-                return;
+        }
+    }
+}
+
+impl Peer {
+    /// Answers all that there is. False: the connection is to be closed.
+    fn serve(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            let count = match self.stream.read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => count,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            };
+            let mut input = &buffer[..count];
+            while let Some(frame) = self.decoder.next(&mut input).expect("a client's good frames") {
+                let mood = MOOD.load(Ordering::SeqCst);
+                if mood == 4 {
+                    let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+                    return false;
+                }
+                let answer = answer(frame, mood);
+                // A client that has gone does not want it. The fuzzer's process keeps the default
+                // for SIGPIPE, as a C host does: nothing here may raise it, and nothing of the
+                // client's.
+                let _ = SockRef::from(&self.stream).send_with_flags(&answer, libc::MSG_NOSIGNAL);
+                if answer.is_empty() && mood == 10 {
+                    return false;
+                }
             }
         }
     }
@@ -80,7 +123,7 @@ fn answer(frame: ClientFrame<'_>, mood: u8) -> Vec<u8> {
             8 => ServerFrame::Released { owner, key }.encode(&mut bytes),
             9 => ServerFrame::Error { code: b"not_active" }.encode(&mut bytes),
             _ => {
-                let token = TOKEN.fetch_add(1, Ordering::SeqCst);
+                let token = NEXT_TOKEN.fetch_add(1, Ordering::SeqCst);
                 ServerFrame::Acquired { owner, token, key }.encode(&mut bytes);
             }
         },

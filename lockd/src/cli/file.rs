@@ -15,6 +15,7 @@ pub(super) struct File {
     pub(super) max_waiters_per_key: Option<usize>,
     pub(super) max_waiters_per_connection: Option<usize>,
     pub(super) max_connections: Option<usize>,
+    pub(super) idle_timeout: Option<u32>,
     pub(super) secret_file: Option<Vec<PathBuf>>,
     pub(super) state_dir: Option<PathBuf>,
     pub(super) quarantine: Option<u32>,

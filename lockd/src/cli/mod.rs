@@ -113,6 +113,15 @@ struct Serve {
     #[arg(long, value_name = "N", env = "LOCKD_MAX_CONNECTIONS")]
     max_connections: Option<usize>,
 
+    /// Close a connection that sends nothing for this long while nothing waits on it; 0: never
+    /// [default: 0]
+    ///
+    /// Keeps those who connect and say nothing from taking every place. It should be well above the
+    /// ten seconds at which clients are heard from at the least: a request that is on its way when
+    /// its connection is closed has an unknown outcome.
+    #[arg(long, value_name = "SECONDS", env = "LOCKD_IDLE_TIMEOUT")]
+    idle_timeout: Option<u32>,
+
     /// File with a secret that clients may prove to know; may be given several times
     ///
     /// 16 to 256 random bytes, a final line feed not counted. Make one with `head -c 32
@@ -211,6 +220,7 @@ impl Cli {
         };
         let default = Config::default();
         let quarantine = given.quarantine.or(file.quarantine).unwrap_or(0);
+        let idle_timeout = given.idle_timeout.or(file.idle_timeout).filter(|seconds| *seconds > 0);
         let config = Config {
             listen: given.listen.or(file.listen).unwrap_or(default.listen),
             max_locks: given.max_locks.or(file.max_locks).unwrap_or(default.max_locks),
@@ -224,6 +234,7 @@ impl Cli {
                 .max_connections
                 .or(file.max_connections)
                 .unwrap_or(default.max_connections),
+            idle_timeout: idle_timeout.map(|seconds| Duration::from_secs(seconds.into())),
             secret_files: given.secret_file.or(file.secret_file).unwrap_or_default(),
             secrets: Vec::new(),
             state_dir: given.state_dir.or(file.state_dir),

@@ -78,6 +78,18 @@ impl Index {
         }
     }
 
+    /// The slot that is most likely to be found, without looking at it: nothing but the chain's
+    /// first bucket is touched.
+    pub(crate) fn guess(&self, hash: u32) -> Option<u32> {
+        let mut entries = self.buckets.get(self.home(hash)).entries();
+        entries.find(|(other, _)| *other == hash).map(|(_, slot)| slot)
+    }
+
+    /// Touches the first bucket of the hash's chain and nothing else.
+    pub(crate) fn touch(&self, hash: u32) -> u32 {
+        self.buckets.get(self.home(hash)).len
+    }
+
     /// Adds an entry.
     pub(crate) fn insert(&mut self, hash: u32, slot: u32) {
         self.len += 1;
@@ -227,6 +239,7 @@ mod tests {
         assert_eq!(lengths(&index).iter().sum::<usize>(), model.len());
         for &(hash, slot) in &model {
             assert_eq!(index.find(hash, |other| other == slot), Some(slot));
+            assert!(index.guess(hash).is_none_or(|slot| model.contains(&(hash, slot))));
             assert_eq!(index.find(hash, |_| false), None);
         }
         for (hash, slot) in model {

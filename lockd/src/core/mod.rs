@@ -72,6 +72,9 @@ pub struct Acquire<'a> {
     pub key: &'a [u8],
 }
 
+/// From so many locks on the table is larger than what caches hold that are worth the name.
+const LARGE: u32 = 8192;
+
 /// The error code of a node that may not serve.
 pub(crate) const NOT_ACTIVE: ServerFrame<'static> = ServerFrame::Error { code: b"not_active" };
 
@@ -158,10 +161,31 @@ impl Core {
         self.refusals
     }
 
+    /// How many acquires of a connection wait.
+    pub fn waiters_of(&self, connection: ConnectionId) -> usize {
+        self.waiters.of_connection(connection.0)
+    }
+
     /// When [`Core::advance`] has something to do.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.lease_ends.next(), self.wait_ends.next(), self.inactive_until];
         deadlines.into_iter().flatten().min()
+    }
+
+    /// The key's hash, for [`Core::fetch`].
+    pub(crate) fn hash(&self, key: &[u8]) -> u32 {
+        self.table.hash(key)
+    }
+
+    /// Whether so much is held that [`Core::fetch`] is worth its while.
+    pub(crate) fn is_large(&self) -> bool {
+        self.table.slots() >= LARGE
+    }
+
+    /// Has the processor fetch what requests for the keys with these hashes will need. Where much
+    /// is held, waiting for memory is most of what a request takes, and so the waits overlap.
+    pub(crate) fn fetch(&self, hashes: &[u32]) {
+        self.table.fetch(hashes);
     }
 
     /// An acquire of `from`.

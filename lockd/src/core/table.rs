@@ -15,6 +15,7 @@ use super::queues::Queue;
 use super::time::Time;
 use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, RandomState};
+use std::hint::black_box;
 
 /// The longest key that is kept in the lock's record.
 const INLINE: usize = 26;
@@ -86,6 +87,15 @@ impl Table {
     /// The slot of a held key.
     pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
         self.index.find(hash, |slot| self.key(slot) == key)
+    }
+
+    /// Touches what operations on the keys with these hashes will need, in passes of independent
+    /// reads: the processor then waits for many of them at once.
+    pub(crate) fn fetch(&self, hashes: &[u32]) {
+        let touched = hashes.iter().fold(0, |sum, hash| sum ^ self.index.touch(*hash));
+        black_box(touched);
+        let slots = hashes.iter().filter_map(|hash| self.index.guess(*hash));
+        black_box(slots.fold(0, |sum, slot| sum ^ self.locks.get(slot).token));
     }
 
     /// Adds a key that is not held. The caller fills in the grant, whose token is not 0.

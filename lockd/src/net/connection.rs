@@ -64,6 +64,10 @@ pub(crate) struct Connection {
     pub(crate) paused: bool,
     /// When the socket last took bytes, or when it began to matter.
     pub(crate) progress: Time,
+    /// When the peer last sent something, or when it began to matter.
+    pub(crate) heard: Time,
+    /// How long the peer may send nothing and be sent nothing, if there is a limit.
+    idle: Option<Duration>,
 }
 
 impl Connection {
@@ -72,6 +76,7 @@ impl Connection {
         peer: Peer,
         session: Session,
         serial: u64,
+        idle: Option<Duration>,
         now: Time,
     ) -> Connection {
         Connection {
@@ -87,6 +92,8 @@ impl Connection {
             queued: false,
             paused: false,
             progress: now,
+            heard: now,
+            idle,
         }
     }
 
@@ -127,7 +134,11 @@ impl Connection {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self.life {
             Life::Open if self.paused => Some(self.progress.after(PROGRESS)),
-            Life::Open => self.session.next_deadline(),
+            Life::Open => {
+                // Bytes that it took count as well: it may have been waiting for them.
+                let idle = self.idle.map(|idle| self.heard.max(self.progress).after(idle));
+                [self.session.next_deadline(), idle].into_iter().flatten().min()
+            }
             Life::Held { until } => Some(until),
             Life::Draining { .. } => Some(self.progress.after(PROGRESS)),
             Life::Lingering { until } => Some(until),
@@ -139,7 +150,8 @@ impl Connection {
         match self.life {
             Life::Open if self.paused => "reading answers",
             Life::Open if self.session.is_handshaking() => "handshake",
-            Life::Open => "frame",
+            Life::Open if self.session.next_deadline().is_some() => "frame",
+            Life::Open => "sending anything",
             Life::Held { .. } => "being kept waiting",
             Life::Draining { .. } => "reading the last answers",
             Life::Lingering { .. } => "closing",
@@ -151,6 +163,11 @@ impl Connection {
     pub(crate) fn is_about_to_send(&self) -> bool {
         let waits = self.paused || matches!(self.life, Life::Draining { .. });
         waits && self.writable
+    }
+
+    /// Whether only a limit on sending nothing is in question.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.life == Life::Open && !self.paused && self.session.next_deadline().is_none()
     }
 
     /// Whether the peer's time is up.
@@ -174,7 +191,7 @@ mod tests {
             let mut outputs = Outputs::default();
             outputs.open(0);
             let session = Session::new(ConnectionId(0), Some([7; 32]), begun, &mut outputs);
-            let mut connection = Connection::new(socket, Peer(None), session, 1, begun);
+            let mut connection = Connection::new(socket, Peer(None), session, 1, None, begun);
             connection.hold(begun.after(Duration::from_millis(failed_ms)));
             let told = begun.after(Duration::from_millis(told_ms));
             assert_eq!(connection.next_deadline(), Some(told));

@@ -66,6 +66,7 @@ pub(crate) struct Setup {
     pub(crate) secrets: Vec<Secret>,
     pub(crate) max_connections: usize,
     pub(crate) max_waiters_per_connection: usize,
+    pub(crate) idle_timeout: Option<Duration>,
     pub(crate) commands: Receiver<Command>,
 }
 
@@ -87,6 +88,7 @@ pub(crate) struct EventLoop {
     /// When the timers are looked at though none is due.
     sweep_at: Time,
     max_connections: usize,
+    idle_timeout: Option<Duration>,
     serials: u64,
     pub(super) stopping: bool,
     pub(super) connections: Vec<Option<Connection>>,
@@ -147,6 +149,7 @@ impl EventLoop {
             accept_after: Time::default(),
             sweep_at: Time::default(),
             max_connections: setup.max_connections,
+            idle_timeout: setup.idle_timeout,
             serials: 0,
             stopping: false,
             connections: Vec::new(),
@@ -347,7 +350,8 @@ impl EventLoop {
         let nonce = secure.then_some(nonce);
         let session = Session::new(ConnectionId(number), nonce, self.now, &mut self.outputs);
         tracing::debug!(%peer, number, "connection accepted");
-        let connection = Connection::new(socket, peer, session, self.serials, self.now);
+        let (serial, idle) = (self.serials, self.idle_timeout);
+        let connection = Connection::new(socket, peer, session, serial, idle, self.now);
         self.connections[number as usize] = Some(connection);
         self.schedule(number);
     }
@@ -394,6 +398,10 @@ impl EventLoop {
     fn end_overdue(&mut self) {
         while let Some(due) = self.deadlines.pop_due(self.now, &mut self.earliest) {
             let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
+            if connection.is_idle() && self.core.waiters_of(ConnectionId(due.slot)) > 0 {
+                // It need not say anything while it waits.
+                connection.heard = self.now;
+            }
             if connection.is_about_to_send() {
                 connection.progress = self.now;
             }

@@ -70,6 +70,7 @@ impl EventLoop {
                 Err(_) => return self.break_off(number),
             };
             self.stats.bytes_in += count as u64;
+            connection.heard = self.now;
             let connection_ending = connection.ending;
             // A short read has taken all there was. Only an end may be left to see.
             connection.readable = count == READ || connection_ending;

@@ -99,6 +99,9 @@ impl Session {
         core: &mut Core,
         out: &mut impl Answers,
     ) -> Received {
+        if core.is_large() {
+            self.look_ahead(input, core);
+        }
         let mut consumed = 0;
         let mut frames = 0;
         while frames < BATCH && consumed < input.len() {
@@ -120,6 +123,28 @@ impl Session {
         }
         self.note_progress(frames > 0, now);
         Received { consumed, over: None }
+    }
+
+    /// Has what the next batch of requests needs fetched, if there is more than one.
+    fn look_ahead(&self, mut input: &[u8], core: &Core) {
+        let mut hashes = [0; BATCH];
+        let mut count = 0;
+        let mut decoder = self.decoder.clone();
+        while count < BATCH {
+            let (ClientFrame::Acquire { key, .. } | ClientFrame::Release { key, .. }) =
+                (match decoder.next(&mut input) {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) | Err(_) => break,
+                })
+            else {
+                continue;
+            };
+            hashes[count] = core.hash(key);
+            count += 1;
+        }
+        if count > 1 {
+            core.fetch(&hashes[..count]);
+        }
     }
 
     /// The peer sends no more.

@@ -9,16 +9,31 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The steps that replace the state file, in the order in which they are taken.
-pub(super) trait Disk: fmt::Debug + Send {
+pub trait Disk: fmt::Debug + Send {
     /// The state file's content; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// It cannot be read.
     fn read(&mut self) -> io::Result<Option<Vec<u8>>>;
     /// Writes the new content beside the state file.
+    ///
+    /// # Errors
+    /// It was not written, or not all of it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Waits until the new content is on the disk.
+    ///
+    /// # Errors
+    /// Nothing is known of what is there.
     fn sync_file(&mut self) -> io::Result<()>;
     /// Puts the new content in the state file's place.
+    ///
+    /// # Errors
+    /// It may have happened all the same.
     fn rename(&mut self) -> io::Result<()>;
     /// Waits until the replacement is on the disk.
+    ///
+    /// # Errors
+    /// Nothing is known of what is there.
     fn sync_directory(&mut self) -> io::Result<()>;
 }
 

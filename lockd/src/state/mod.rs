@@ -7,7 +7,9 @@ mod record;
 mod tests;
 
 use crate::core::Journal;
-use disk::{Directory, Disk};
+pub use disk::Disk;
+
+use disk::Directory;
 use record::Record;
 use std::io;
 use std::path::Path;
@@ -18,21 +20,23 @@ const BLOCK: u64 = 1 << 20;
 
 /// The durable state, and this process's claim to it.
 #[derive(Debug)]
-pub(crate) struct State {
+pub struct State {
     disk: Box<dyn Disk>,
+    /// How many tokens are reserved at once.
+    block: u64,
     /// The last token that the record allows.
     reserved: u64,
 }
 
 /// What a start has to respect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Past {
+pub struct Past {
     /// The first token that was certainly never issued.
-    pub(crate) first_token: u64,
+    pub first_token: u64,
     /// How long leases of before may still be running, counted from now.
-    pub(crate) quarantine: Duration,
+    pub quarantine: Duration,
     /// Whether the last server that used the state stopped cleanly; `None` if there was none.
-    pub(crate) stopped: Option<bool>,
+    pub stopped: Option<bool>,
 }
 
 impl State {
@@ -43,13 +47,17 @@ impl State {
     /// Another server uses it, or it cannot be read or written, or it is damaged. The message
     /// names it.
     pub(crate) fn open(path: &Path) -> io::Result<(State, Past)> {
-        Directory::open(path).and_then(|disk| State::on(Box::new(disk))).map_err(|error| {
+        Directory::open(path).and_then(|disk| State::on(Box::new(disk), BLOCK)).map_err(|error| {
             let what = format!("state directory {}: {error}", path.display());
             io::Error::new(error.kind(), what)
         })
     }
 
-    fn on(mut disk: Box<dyn Disk>) -> io::Result<(State, Past)> {
+    /// Reads what `disk` holds and marks it as in use. `block` tokens are reserved at once.
+    ///
+    /// # Errors
+    /// As [`State::open`], without the directory's name.
+    pub fn on(mut disk: Box<dyn Disk>, block: u64) -> io::Result<(State, Past)> {
         let record = match disk.read()? {
             None => None,
             Some(bytes) => Some(Record::decode(&bytes).map_err(|damaged| {
@@ -66,7 +74,19 @@ impl State {
             quarantine: record.map_or(Duration::ZERO, |record| record.quarantine),
             stopped: record.map(|record| record.stopped),
         };
-        let mut state = State { disk, reserved: tokens };
+        #[cfg(canary)]
+        let past = Past {
+            first_token: match lockclient::canary!(tokens_survive_restarts) {
+                true => past.first_token.saturating_sub(block).max(1),
+                false => past.first_token,
+            },
+            quarantine: match lockclient::canary!(leases_outlive_restarts) {
+                true => past.quarantine / 4,
+                false => past.quarantine,
+            },
+            ..past
+        };
+        let mut state = State { disk, block, reserved: tokens };
         state.replace(Record { stopped: false, tokens, quarantine: past.quarantine })?;
         Ok((state, past))
     }
@@ -82,7 +102,7 @@ impl State {
 impl Journal for State {
     fn reserve(&mut self, issued: u64, lease: u8) -> io::Result<u64> {
         let tokens =
-            if issued < self.reserved { self.reserved } else { issued.saturating_add(BLOCK) };
+            if issued < self.reserved { self.reserved } else { issued.saturating_add(self.block) };
         let quarantine = Duration::from_secs(u64::from(lease));
         self.replace(Record { stopped: false, tokens, quarantine })?;
         self.reserved = tokens;

@@ -137,7 +137,7 @@ struct History {
 }
 
 fn start(disk: &ModelDisk) -> io::Result<(State, Past)> {
-    State::on(Box::new(disk.clone()))
+    State::on(Box::new(disk.clone()), BLOCK)
 }
 
 /// One server's life. Returns whether it ended cleanly.

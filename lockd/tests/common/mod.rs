@@ -84,7 +84,7 @@ impl Peer {
     }
 
     pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Peer> {
-        TcpStream::connect(address).map(Peer::of)
+        Peer::elsewhere(TcpStream::connect(address)?)
     }
 
     /// A connection to a socket in the file system.
@@ -105,7 +105,15 @@ impl Peer {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_recv_buffer_size(4096)?;
         socket.connect(&address.into())?;
-        Ok(Peer::of(socket.into()))
+        Peer::elsewhere(socket.into())
+    }
+
+    /// Where nobody listens any more, a socket may come to be connected to itself.
+    fn elsewhere(stream: TcpStream) -> io::Result<Peer> {
+        if stream.local_addr()? == stream.peer_addr()? {
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
+        Ok(Peer::of(stream))
     }
 
     fn of(stream: TcpStream) -> Peer {

@@ -60,6 +60,10 @@ impl Attack {
         *self.address.lock().expect("an address") = address;
     }
 
+    fn address(&self) -> SocketAddr {
+        *self.address.lock().expect("an address")
+    }
+
     pub(crate) fn goes_on(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
@@ -71,8 +75,7 @@ impl Attack {
 
     fn connect_by(&self, connect: fn(SocketAddr) -> std::io::Result<Peer>) -> Option<Peer> {
         while self.goes_on() {
-            let address = *self.address.lock().expect("an address");
-            match connect(address) {
+            match connect(self.address()) {
                 Ok(peer) => return Some(peer),
                 Err(error) => assert!(self.mortal, "{error}"),
             }
@@ -190,9 +193,12 @@ fn storming(attack: &Attack) {
 
 /// Connects and says nothing.
 fn silent(attack: &Attack) {
-    let peers: Vec<Peer> = (0..50).map_while(|_| attack.connect()).collect();
     while attack.goes_on() {
-        std::thread::sleep(Duration::from_millis(50));
+        let address = attack.address();
+        let peers: Vec<Peer> = (0..50).map_while(|_| attack.connect()).collect();
+        while attack.goes_on() && attack.address() == address {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        drop(peers);
     }
-    drop(peers);
 }

@@ -7,7 +7,6 @@ use super::common::{self, Answer, Peer};
 use super::witness::{self, Random, Seen};
 use super::{await_descriptors, descriptors, resident_kib, soak_seconds};
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -118,9 +117,8 @@ fn start(arguments: &[String]) -> Lockd {
 
 /// One of the numbers that the server tells about itself.
 fn number(admin: &Path, name: &str) -> u64 {
-    let mut stream = UnixStream::connect(admin).expect("the admin socket");
-    stream.set_read_timeout(Some(common::LONG)).expect("time-out");
-    std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.0\r\n\r\n").expect("send");
+    let mut stream = Peer::connect_unix(admin).stream;
+    common::send_all(&stream, b"GET /metrics HTTP/1.0\r\n\r\n").expect("send");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let found = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

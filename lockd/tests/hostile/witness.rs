@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const KEYS: usize = 8;
+const KEYS: usize = 32;
 const CLIENTS: usize = 4;
 
 /// What all of them have seen.

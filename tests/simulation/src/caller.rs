@@ -2,7 +2,7 @@
 
 use crate::client::Command;
 use crate::faults::Kind;
-use crate::record::{Decider, Outcome, Record};
+use crate::record::{Decider, Outcome, Record, ReleaseEnd};
 use crate::time::{MILLI, SECOND, Time};
 use crate::world::{CallInfo, Event, World};
 use lockclient::clock::Mono;
@@ -161,7 +161,8 @@ impl World {
                     let at = self.clients[usize::from(caller.client)].clock.when_mono(limit);
                     return self.sleep(number, at);
                 }
-                self.rest(number);
+                let token = caller.token;
+                self.release_ended(number, token, ReleaseEnd::Unconfirmed);
             }
         }
     }
@@ -445,8 +446,11 @@ impl World {
     }
 
     /// An awaited release has its answer, or will have none.
-    pub(crate) fn release_ended(&mut self, number: u32) {
-        if matches!(self.callers[number as usize].state, State::Releasing { .. }) {
+    pub(crate) fn release_ended(&mut self, number: u32, token: u64, end: ReleaseEnd) {
+        let caller = &self.callers[number as usize];
+        // One that has waited to its own limit knows already.
+        if matches!(caller.state, State::Releasing { .. }) && caller.token == token {
+            self.log.add(self.t, Record::ReleaseReturn { token, end });
             self.rest(number);
         }
     }

@@ -58,7 +58,8 @@ pub(crate) struct Client {
     pub(crate) drains: VecDeque<ConnId>,
     /// By the engine's slot: the request and its call.
     pub(crate) ids: Vec<Option<(RequestId, u32)>>,
-    pub(crate) audiences: HashMap<ReleaseId, u32>,
+    /// Who waits for a release, and its token.
+    pub(crate) audiences: HashMap<ReleaseId, (u32, u64)>,
     /// The thread is stopped, and goes on here.
     pub(crate) stopped: Option<Step>,
     pub(crate) turn_at: Time,

@@ -1,5 +1,6 @@
 //! The servers: `lockd`'s lock table and sessions, on nodes of which one leads.
 
+use crate::disk::SimulatedDisk;
 use crate::faults::Kind;
 use crate::ledger::BOGUS_TOKEN;
 use crate::log::Log;
@@ -7,11 +8,12 @@ use crate::net::Link;
 use crate::record::Record;
 use crate::time::{Clock, SECOND, Time};
 use crate::world::{Event, World, endpoint_name, key_index};
-use lockclient::wire::ServerFrame;
+use lockclient::wire::{PROBE_KEY, ServerFrame};
 use lockd::Secret;
 use lockd::core::{Answers, ConnectionId, Core, Limits, Time as CoreTime};
 use lockd::outbox::Outbox;
 use lockd::session::{PROGRESS, Session};
+use lockd::state::State;
 
 /// How long a connection that the server ended may take to be closed by its peer.
 const LINGER: Time = SECOND;
@@ -62,6 +64,8 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) secrets: Vec<Secret>,
     pub(crate) limits: Limits,
+    /// What a single server keeps its state on, and how many tokens it reserves there at once.
+    pub(crate) journal: Option<(SimulatedDisk, u64)>,
     /// By connection.
     pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) outputs: Vec<Output>,
@@ -114,6 +118,14 @@ impl Answers for Sink<'_> {
             let client = self.links[to.0 as usize].client;
             self.log.add(self.t, Record::Refuse { client, owner });
         }
+        if let ServerFrame::Released { owner, key } | ServerFrame::NotHeld { owner, key } = frame
+            && self.instead.is_none()
+            && key != PROBE_KEY
+        {
+            let client = self.links[to.0 as usize].client;
+            let freed = matches!(frame, ServerFrame::Released { .. });
+            self.log.add(self.t, Record::ReleaseServed { client, owner, freed });
+        }
         if let ServerFrame::Acquired { owner, token, key } = frame
             && self.instead.is_none()
         {
@@ -152,18 +164,27 @@ impl Cluster {
         limits: Limits,
         secret: Option<&[u8]>,
         clock: Clock,
+        journal: Option<(SimulatedDisk, u64)>,
     ) -> Cluster {
         let node = || Node { up: true, paused_until: 0, ready: Vec::new(), links: Vec::new() };
         let mut follower = Core::new(limits, 1, 1);
         follower.quarantine(CoreTime::from_nanos(u64::MAX));
+        let core = match &journal {
+            Some((disk, block)) => {
+                let (state, past) = State::on(Box::new(disk.clone()), *block).expect("a new disk");
+                Core::with_journal(limits, past.first_token, Box::new(state))
+            }
+            None => Core::new(limits, 1, u64::MAX),
+        };
         Cluster {
-            core: Core::new(limits, 1, u64::MAX),
+            core,
             follower,
             clock,
             leader: Some(0),
             nodes: std::iter::repeat_with(node).take(nodes).collect(),
             secrets: secret.into_iter().filter_map(|secret| Secret::new(secret).ok()).collect(),
             limits,
+            journal,
             sessions: Vec::new(),
             outputs: Vec::new(),
             queued: Vec::new(),
@@ -459,6 +480,7 @@ impl World {
 
     /// Ends connections whose peer's time is up. Comes by once a second.
     pub(crate) fn sweep(&mut self) {
+        self.look_at_disk();
         let now = self.cluster.now(self.t);
         let progress = PROGRESS.as_nanos() as Time;
         for node in 0..self.cluster.nodes.len() {

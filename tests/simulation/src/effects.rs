@@ -3,11 +3,11 @@
 use crate::client::{Client, Command};
 use crate::faults::Kind;
 use crate::net::{Dial, Link};
-use crate::record::{Decider, Record};
+use crate::record::{Decider, Record, ReleaseEnd};
 use crate::time::{SECOND, Time};
 use crate::world::{Event, World};
 use lockclient::clock::Mono;
-use lockclient::engine::{self, ConnId, Effect, RequestId};
+use lockclient::engine::{self, ConnId, Effect, ReleaseOutcome, RequestId};
 use lockclient::{Reason, ReasonKind};
 
 impl World {
@@ -20,14 +20,22 @@ impl World {
                 Effect::Close { conn } => self.close_link(number, conn),
                 Effect::HalfClose { conn } => {
                     if let Some(link) = self.clients[at].link(conn) {
+                        self.log.add(self.t, Record::HalfClosed { link });
                         self.finish_up(link);
                     }
                 }
                 Effect::Drain { conn } => self.clients[at].drains.push_back(conn),
                 Effect::Acquire { id, outcome } => self.acquire_ended(number, id, outcome),
-                Effect::Release { id, .. } => {
-                    if let Some(caller) = self.clients[at].audiences.remove(&id) {
-                        self.release_ended(caller);
+                Effect::Release { id, outcome } => {
+                    if let Some((caller, token)) = self.clients[at].audiences.remove(&id) {
+                        let end = match outcome {
+                            ReleaseOutcome::Released => ReleaseEnd::Released,
+                            ReleaseOutcome::NotHeld { retried } => ReleaseEnd::NotHeld { retried },
+                            ReleaseOutcome::Unconfirmed(_) => ReleaseEnd::Unconfirmed,
+                            ReleaseOutcome::Auth(_) => ReleaseEnd::Auth,
+                            ReleaseOutcome::OwnerExhausted => ReleaseEnd::OwnerExhausted,
+                        };
+                        self.release_ended(caller, token, end);
                     }
                 }
                 Effect::Unclaim { id } => {
@@ -184,7 +192,9 @@ impl World {
                     client.desk.admit(id, slot);
                     client.told.push(call);
                 }
-                Command::Release(_, Some(caller)) => self.release_ended(caller),
+                Command::Release(call, Some(caller)) => {
+                    self.release_ended(caller, call.token, ReleaseEnd::Unconfirmed);
+                }
                 _ => {}
             }
         }
@@ -197,8 +207,11 @@ impl World {
             }
             self.notify(call);
         }
-        for caller in std::mem::take(&mut self.clients[at].audiences).into_values() {
-            self.release_ended(caller);
+        let mut audiences: Vec<(u32, u64)> =
+            std::mem::take(&mut self.clients[at].audiences).into_values().collect();
+        audiences.sort_unstable();
+        for (caller, token) in audiences {
+            self.release_ended(caller, token, ReleaseEnd::Unconfirmed);
         }
         for conn in 0..self.clients[at].links.len() {
             self.close_link(number, ConnId(conn as u64));

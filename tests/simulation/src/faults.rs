@@ -51,6 +51,8 @@ kinds! {
     OverHold, "a holder releases after its lease";
     Close, "a client is closed";
     Abort, "a client's thread ends";
+    DiskFault, "the server's disk fails";
+    CleanStop, "a server is stopped and started again";
 }
 
 const KINDS: usize = Kind::ALL.len();
@@ -76,7 +78,7 @@ impl Kind {
             Kind::BlackHole | Kind::ServerPause => 0.006,
             Kind::SpuriousMoved | Kind::ServerError | Kind::Garbage | Kind::WrongAnswer => 0.003,
             Kind::LeaderMove | Kind::Suspend => 0.002,
-            Kind::ServerKill => 0.001,
+            Kind::ServerKill | Kind::CleanStop | Kind::DiskFault => 0.001,
             Kind::Close | Kind::Abort => 0.0006,
         }
     }
@@ -84,8 +86,9 @@ impl Kind {
     /// Whether it comes from the surroundings, some time after a call.
     pub(crate) fn is_of_surroundings(self) -> bool {
         use Kind::{
-            Abort, BlackHole, Close, Garbage, LeaderMove, LeaderNotice, ResetNow, ServerError,
-            ServerHalfClose, ServerKill, ServerPause, SpuriousMoved, Suspend, WrongAnswer,
+            Abort, BlackHole, CleanStop, Close, DiskFault, Garbage, LeaderMove, LeaderNotice,
+            ResetNow, ServerError, ServerHalfClose, ServerKill, ServerPause, SpuriousMoved,
+            Suspend, WrongAnswer,
         };
         matches!(
             self,
@@ -103,6 +106,8 @@ impl Kind {
                 | Suspend
                 | Close
                 | Abort
+                | DiskFault
+                | CleanStop
         )
     }
 }
@@ -219,7 +224,7 @@ impl Faults {
             Kind::Delay => (MILLI, 3 * SECOND),
             Kind::BlackHole => (100 * MILLI, 15 * SECOND),
             Kind::ServerPause => (10 * MILLI, 8 * SECOND),
-            Kind::ServerKill => (MILLI, 5 * SECOND),
+            Kind::ServerKill | Kind::CleanStop => (MILLI, 5 * SECOND),
             Kind::LeaderMove => (MILLI, 3 * SECOND),
             Kind::Stall => (100 * MICRO, 8 * SECOND),
             Kind::StallInTurn => (10 * MICRO, 4 * SECOND),

@@ -3,7 +3,7 @@
 //! Calls, attempts and tokens are numbered from the start of a run, so that each is found by its
 //! number; a run has a bounded number of them, and the ledger goes with the run.
 
-use crate::record::{Answer, Decider, Outcome, Record};
+use crate::record::{Answer, Decider, Outcome, Record, ReleaseEnd};
 use crate::time::{SECOND, Time};
 use std::collections::HashMap;
 
@@ -34,8 +34,8 @@ pub(crate) enum Owner {
         link: u32,
         /// Of its frame.
         next: u16,
-        /// It is token 0.
-        probe: bool,
+        /// The token that it releases; 0 for a probe.
+        token: u64,
         /// It was answered.
         answered: bool,
     },
@@ -106,6 +106,20 @@ pub(crate) enum Whereabouts {
     Compensated,
 }
 
+/// The release of a token by its holder, as far as it can be seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Release {
+    /// Frames of which a byte went out.
+    pub(crate) tries: u16,
+    /// The server answered one of them with `R`.
+    pub(crate) freed: bool,
+    /// The server answered one of them with `N`.
+    pub(crate) missed: bool,
+    /// The answer that its client has read, and had to listen to.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) returned: Option<ReleaseEnd>,
+}
+
 /// A token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
@@ -113,6 +127,7 @@ pub(crate) struct Token {
     pub(crate) key: u16,
     pub(crate) lease_end: Time,
     pub(crate) at: Whereabouts,
+    pub(crate) release: Release,
     /// When its release was handed to the client, on the client's clock, and the next call.
     pub(crate) given_up: Option<(u64, u32)>,
     attempt: Option<u32>,
@@ -137,8 +152,14 @@ pub(crate) struct Ledger {
     tokens: Vec<Option<Token>>,
     bogus: HashMap<u64, Token>,
     pub(crate) keys: Vec<Key>,
+    /// The highest token that was granted.
+    pub(crate) last_token: u64,
+    /// The end of the last lease that ran when a server was started which knew nothing of it.
+    pub(crate) forgotten_until: Time,
     /// By connection: something was read after which it must end.
     fatal: Vec<bool>,
+    /// By connection: answers but grants are not listened to.
+    half_closed: Vec<bool>,
 }
 
 impl Ledger {
@@ -207,10 +228,10 @@ impl Ledger {
                     && attempt.answer.is_none()
                     && self.call(attempt.call).key == key
             }
-            Owner::Release { link: at, probe, answered, .. } => {
+            Owner::Release { link: at, token, answered, .. } => {
                 at == link
                     && !answered
-                    && (answer == Answer::NotHeld || answer == Answer::Released && !probe)
+                    && (answer == Answer::NotHeld || answer == Answer::Released && token != 0)
             }
             Owner::Unknown => false,
         }
@@ -237,11 +258,13 @@ impl Ledger {
     }
 
     fn set_fatal(&mut self, link: u32) {
-        let at = link as usize;
-        if self.fatal.len() <= at {
-            self.fatal.resize(at + 1, false);
-        }
-        self.fatal[at] = true;
+        mark(&mut self.fatal, link);
+    }
+
+    /// The release of the token that this owner's frame names.
+    fn release_mut(&mut self, client: u16, owner: u64) -> Option<&mut Release> {
+        let Owner::Release { token, .. } = self.owner(client, owner) else { return None };
+        self.token_mut(token).map(|token| &mut token.release)
     }
 
     fn decide(&mut self, call: u32, by: Decider, mono: u64) {
@@ -301,12 +324,32 @@ impl Ledger {
                     attempt.sent = to;
                 }
             }
-            Record::ReleaseBytes { client, link, owner, token, to, .. } => {
+            Record::ReleaseBytes { client, link, owner, token, from, to, .. } => {
                 if let Some(entry) = self.owner_mut(client, owner) {
-                    let probe = token == 0;
-                    *entry = Owner::Release { link, next: to, probe, answered: false };
+                    *entry = Owner::Release { link, next: to, token, answered: false };
+                }
+                if from == 0
+                    && let Some(token) = self.token_mut(token)
+                {
+                    token.release.tries += 1;
                 }
             }
+            Record::ReleaseServed { client, owner, freed } => {
+                if let Some(release) = self.release_mut(client, owner) {
+                    *if freed { &mut release.freed } else { &mut release.missed } = true;
+                }
+            }
+            Record::ReleaseReturn { token, end } => {
+                if let Some(token) = self.token_mut(token) {
+                    token.release.returned = Some(end);
+                }
+            }
+            Record::Restarted => {
+                let running = self.tokens().filter(|(_, token)| !token.release.freed);
+                let last = running.map(|(_, token)| token.lease_end).max().unwrap_or(0);
+                self.forgotten_until = last.max(self.forgotten_until);
+            }
+            Record::HalfClosed { link } => mark(&mut self.half_closed, link),
             Record::Grant { client, owner, key, token, lease_end } => {
                 let attempt = match self.owner(client, owner) {
                     Owner::Attempt(at) => Some(at),
@@ -319,13 +362,24 @@ impl Ledger {
                 if self.tokens.len() <= at {
                     self.tokens.resize(at + 1, None);
                 }
-                let at_server = Whereabouts::Server;
-                self.tokens[at] =
-                    Some(Token { client, key, lease_end, at: at_server, given_up: None, attempt });
+                let (at_server, release) = (Whereabouts::Server, Release::default());
+                self.tokens[at] = Some(Token {
+                    client,
+                    key,
+                    lease_end,
+                    at: at_server,
+                    release,
+                    given_up: None,
+                    attempt,
+                });
                 self.keys[usize::from(key)].last_granted = token;
+                self.last_token = self.last_token.max(token);
             }
             Record::Refuse { client, owner } => self.refuse(client, owner),
             Record::Undo { token } => {
+                if let Some(token) = self.token_mut(token) {
+                    token.release.freed = true;
+                }
                 if let Some(at) = self.token(token).and_then(|token| token.attempt) {
                     self.attempts[at as usize].granted = 0;
                 }
@@ -430,8 +484,15 @@ impl Ledger {
         if answer == Answer::Acquired {
             if token >= BOGUS_TOKEN {
                 let at = Whereabouts::Server;
-                let made_up =
-                    Token { client, key, lease_end: 0, at, given_up: None, attempt: None };
+                let made_up = Token {
+                    client,
+                    key,
+                    lease_end: 0,
+                    at,
+                    release: Release::default(),
+                    given_up: None,
+                    attempt: None,
+                };
                 self.bogus.insert(token, made_up);
             }
             let at = if counts { Whereabouts::Read } else { Whereabouts::Overtaken };
@@ -445,7 +506,15 @@ impl Ledger {
             return;
         }
         match self.owner_mut(client, owner) {
-            Some(Owner::Release { answered, .. }) => *answered = true,
+            Some(Owner::Release { answered, .. }) => {
+                *answered = true;
+                if self.half_closed.get(link as usize).is_some_and(|closed| *closed) {
+                    return;
+                }
+                if let Some(release) = self.release_mut(client, owner) {
+                    release.answer.get_or_insert(answer);
+                }
+            }
             Some(Owner::Attempt(at)) => {
                 let at = *at;
                 let attempt = &mut self.attempts[at as usize];
@@ -456,4 +525,12 @@ impl Ledger {
             _ => {}
         }
     }
+}
+
+fn mark(links: &mut Vec<bool>, link: u32) {
+    let at = link as usize;
+    if links.len() <= at {
+        links.resize(at + 1, false);
+    }
+    links[at] = true;
 }

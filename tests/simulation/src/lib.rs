@@ -9,6 +9,7 @@ mod batch;
 mod caller;
 mod client;
 mod cluster;
+mod disk;
 mod effects;
 mod faults;
 mod ledger;

@@ -8,6 +8,7 @@ use crate::world::{Event, World, endpoint_name};
 use lockclient::wire::ServerFrame;
 use lockd::core::{ConnectionId, Core, Time as CoreTime};
 use lockd::outbox::Outbox;
+use lockd::state::State;
 
 impl World {
     /// A timed fault of the servers'.
@@ -21,7 +22,8 @@ impl World {
                 self.cluster.nodes[node].paused_until = self.t + time;
                 self.push(self.t + time, Event::ServerTurn { node });
             }
-            Kind::ServerKill => self.kill(node, time),
+            Kind::ServerKill | Kind::CleanStop => self.kill(kind, node, time),
+            Kind::DiskFault => self.disk_fault(),
             Kind::LeaderMove => {
                 let Some(leader) = self.cluster.leader else {
                     return self.faults.was_in_vain(kind);
@@ -33,9 +35,16 @@ impl World {
         }
     }
 
-    pub(crate) fn kill(&mut self, node: usize, time: Time) {
+    /// A server ends, in good order or not, and is started again after some time.
+    pub(crate) fn kill(&mut self, kind: Kind, node: usize, time: Time) {
         if !self.cluster.nodes[node].up {
-            return self.faults.was_in_vain(Kind::ServerKill);
+            return self.faults.was_in_vain(kind);
+        }
+        // A cluster's table goes on without the node.
+        if kind == Kind::CleanStop && self.cluster.nodes.len() == 1 {
+            let now = self.cluster.now(self.t);
+            // One whose record fails is a crash for the next start.
+            let _ = self.cluster.core.stop(now);
         }
         self.cluster.nodes[node].up = false;
         self.cluster.nodes[node].ready.clear();
@@ -46,7 +55,7 @@ impl World {
             self.cluster.outputs[at].outbox = Outbox::default();
             self.links[at].server_open = false;
             self.links[at].server_ready = false;
-            if self.faults.rng(Kind::ServerKill).one_in(2) {
+            if self.faults.rng(kind).one_in(2) {
                 self.links[at].down.drop_flights();
                 self.reset_client(number);
             } else {
@@ -58,10 +67,15 @@ impl World {
             self.cluster.leader = None;
             self.push(self.t + time, Event::Elect);
         }
-        if self.cluster.nodes.len() == 1 {
+        if let Some((disk, _)) = &self.cluster.journal {
+            // The process alone, or its machine too.
+            if self.faults.rng(kind).one_in(2) {
+                disk.lose_power();
+            }
+        } else if self.cluster.nodes.len() == 1 {
             // What was held is forgotten: nothing is granted before the longest lease is over.
             let cluster = &mut self.cluster;
-            let first = cluster.last_token + self.faults.rng(Kind::ServerKill).between(1, 1_000);
+            let first = cluster.last_token + self.faults.rng(kind).between(1, 1_000);
             cluster.core = Core::new(cluster.limits, first, u64::MAX);
             let start = cluster.clock.boot(self.t + time);
             cluster.core.quarantine(CoreTime::from_nanos(start + cluster.longest_lease));
@@ -69,8 +83,57 @@ impl World {
         self.push(self.t + time, Event::Restart { node });
     }
 
+    /// The disk fails at one of the next things that the server does with it.
+    fn disk_fault(&mut self) {
+        let steps = self.faults.rng(Kind::DiskFault).below(12);
+        match &self.cluster.journal {
+            Some((disk, _)) => disk.fail_in(Some(steps)),
+            None => self.faults.was_in_vain(Kind::DiskFault),
+        }
+    }
+
+    /// After a fault of its disk the server grants nothing until somebody starts it again.
+    pub(crate) fn look_at_disk(&mut self) {
+        let Some((disk, _)) = &self.cluster.journal else { return };
+        if self.faults.are_over() {
+            disk.fail_in(None);
+        }
+        if disk.has_failed() && self.cluster.nodes[0].up {
+            self.kill(Kind::ServerKill, 0, 100 * MILLI);
+        }
+    }
+
+    /// A single server goes on where its state ends. False: its disk fails again.
+    fn reopen(&mut self) -> bool {
+        let cluster = &mut self.cluster;
+        let Some((disk, block)) = &cluster.journal else { return true };
+        disk.begin();
+        let opened = State::on(Box::new(disk.clone()), *block);
+        let (state, past) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let damaged = error.kind() == std::io::ErrorKind::InvalidData;
+                assert!(!damaged, "a crash has damaged the state: {error}");
+                return false;
+            }
+        };
+        cluster.core = Core::with_journal(cluster.limits, past.first_token, Box::new(state));
+        if !past.quarantine.is_zero() {
+            let now = cluster.now(self.t);
+            cluster.core.quarantine(now.after(past.quarantine));
+        }
+        true
+    }
+
     /// A node that was killed runs again.
     pub(crate) fn restart(&mut self, node: usize) {
+        if !self.reopen() {
+            self.push(self.t + 100 * MILLI, Event::Restart { node });
+            return;
+        }
+        if self.cluster.nodes.len() == 1 {
+            self.log.add(self.t, Record::Restarted);
+        }
         self.cluster.nodes[node].up = true;
         self.cluster.nodes[node].paused_until = self.t;
     }

@@ -57,6 +57,8 @@ pub(crate) struct Plan {
     pub connections: usize,
     /// Clock drift, in parts per million, either way.
     pub ppm: i64,
+    /// The server, if it is one, keeps its state on a disk, and reserves so many tokens at once.
+    pub journal: Option<u64>,
 }
 
 impl Plan {
@@ -66,7 +68,7 @@ impl Plan {
         let latency = rng.spread(5 * MICRO, 20 * MILLI);
         let think = rng.spread(10 * MICRO, SECOND);
         let tight = rng.one_in(4);
-        Plan {
+        let mut plan = Plan {
             clients: rng.between(1, 4) as usize,
             callers: rng.spread(1, 12) as usize,
             nodes: [1, 1, 2, 3][rng.below(4) as usize],
@@ -106,6 +108,11 @@ impl Plan {
             grace: if rng.one_in(2) { 500 * MILLI } else { rng.spread(50 * MILLI, 2 * SECOND) },
             connections: [1, 2, 3, 4, 4, 4, 8][rng.below(7) as usize],
             ppm: if rng.one_in(3) { 0 } else { rng.spread(1, 499) as i64 },
+            journal: None,
+        };
+        if plan.nodes == 1 && rng.one_in(2) {
+            plan.journal = Some(rng.spread(1, 2_000));
         }
+        plan
     }
 }

@@ -3,7 +3,7 @@
 //! A predicate sees each record that it watches before the ledger takes note of it.
 
 use crate::ledger::{Ledger, Owner, Whereabouts};
-use crate::record::{Answer, Decider, Outcome, Record};
+use crate::record::{Answer, Decider, Outcome, Record, ReleaseEnd};
 use crate::time::{MILLI, SECOND, Time};
 use lockclient::ReasonKind;
 
@@ -61,11 +61,22 @@ predicates! {
          their proven lease";
     tokens_grow:
         "the tokens of a key grow, as they are granted and as they are delivered";
+    tokens_survive_restarts:
+        "no token is granted twice or after a higher one, whatever restarts lie between";
+    leases_outlive_restarts:
+        "a server that was started again grants nothing while a lease of before still runs";
     refused_is_not_granted:
         "owners of TimedOut and Busy never appear in the server's grant log";
     wire_wait_is_what_is_left:
         "the wait on the wire is computed when the frame is about to go: 0 for a try alone, else \
          0 < wait <= ceil(deadline - then)";
+    released_means_answered:
+        "Released only with the R to that release, which the server then freed; NotHeld only with \
+         its N, and it tells whether an earlier try may have worked";
+    unconfirmed_exactly:
+        "a release is Unconfirmed exactly when no answer to it was read before it returned";
+    unsent_release_never_went_out:
+        "nothing of a release that returned a definite error ever went out";
     own_release_goes_first:
         "a try that follows the release of one's own lock does not meet that lock";
     everything_drains:
@@ -335,6 +346,19 @@ fn tokens_grow(log: &Ledger, _: Time, record: &Record) -> Verdict {
     }
 }
 
+fn tokens_survive_restarts(log: &Ledger, _: Time, record: &Record) -> Verdict {
+    let Record::Grant { token, .. } = *record else { return Ok(()) };
+    unless(token > log.last_token, || format!("token {token} granted after {}", log.last_token))
+}
+
+fn leases_outlive_restarts(log: &Ledger, t: Time, record: &Record) -> Verdict {
+    let Record::Grant { token, .. } = *record else { return Ok(()) };
+    unless(t >= log.forgotten_until, || {
+        let early = log.forgotten_until - t;
+        format!("token {token} granted {} us before a lease of before ends", early / 1_000)
+    })
+}
+
 fn refused_is_not_granted(log: &Ledger, _: Time, record: &Record) -> Verdict {
     let refused = |outcome| matches!(outcome, Some(Outcome::TimedOut | Outcome::Busy));
     match *record {
@@ -347,6 +371,48 @@ fn refused_is_not_granted(log: &Ledger, _: Time, record: &Record) -> Verdict {
             unless(!refused(outcome), || {
                 format!("token {token} granted to owner {owner}, which returned {outcome:?}")
             })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn released_means_answered(log: &Ledger, _: Time, record: &Record) -> Verdict {
+    let Record::ReleaseReturn { token, end } = *record else { return Ok(()) };
+    let Some(release) = log.token(token).map(|token| token.release) else {
+        return Err(format!("token {token} is unknown, and was released"));
+    };
+    unless(release.returned.is_none(), || format!("token {token}: its release returned twice"))?;
+    let good = match end {
+        ReleaseEnd::Released => release.answer == Some(Answer::Released) && release.freed,
+        ReleaseEnd::NotHeld { retried } => {
+            release.answer == Some(Answer::NotHeld)
+                && release.missed
+                && retried == (release.tries > 1)
+                && (retried || !release.freed)
+        }
+        _ => true,
+    };
+    unless(good, || format!("token {token}: {end:?} after {release:?}"))
+}
+
+fn unconfirmed_exactly(log: &Ledger, _: Time, record: &Record) -> Verdict {
+    let Record::ReleaseReturn { token, end: ReleaseEnd::Unconfirmed } = *record else {
+        return Ok(());
+    };
+    let answer = log.token(token).and_then(|token| token.release.answer);
+    unless(answer.is_none(), || format!("token {token}: Unconfirmed after {answer:?}"))
+}
+
+fn unsent_release_never_went_out(log: &Ledger, _: Time, record: &Record) -> Verdict {
+    let definite = |end| matches!(end, ReleaseEnd::Auth | ReleaseEnd::OwnerExhausted);
+    match *record {
+        Record::ReleaseReturn { token, end } if definite(end) => {
+            let tries = log.token(token).map_or(0, |token| token.release.tries);
+            unless(tries == 0, || format!("token {token}: {end:?}, and it went out"))
+        }
+        Record::ReleaseBytes { token, .. } if token != 0 => {
+            let end = log.token(token).and_then(|token| token.release.returned);
+            unless(!end.is_some_and(definite), || format!("token {token} goes out after {end:?}"))
         }
         _ => Ok(()),
     }

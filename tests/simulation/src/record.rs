@@ -48,6 +48,17 @@ pub(crate) enum Decider {
     Lapse,
 }
 
+/// What an awaited release returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the product documents each")]
+pub(crate) enum ReleaseEnd {
+    Released,
+    NotHeld { retried: bool },
+    Unconfirmed,
+    Auth,
+    OwnerExhausted,
+}
+
 /// One thing that happened. Bytes count when the kernel has accepted them, answers when the
 /// client's thread has read their last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,10 +115,18 @@ pub(crate) enum Record {
     /// A holder gave its lock up: from now on its token may be released. `handed` says that its
     /// client took the release.
     GiveUp { token: u64, mono: u64, handed: bool },
+    /// The server answered a release, other than a probe: `R` or `N`.
+    ReleaseServed { client: u16, owner: u64, freed: bool },
+    /// An awaited release returned.
+    ReleaseReturn { token: u64, end: ReleaseEnd },
+    /// The client reads a connection for grants alone from now on.
+    HalfClosed { link: u32 },
     /// The client began to release a grant that could not be handed over.
     Compensate { client: u16, token: u64 },
     /// It had no place to.
     CompensationDropped { client: u16, token: u64 },
+    /// A server that leads alone was started: it knows of no lock that was held before.
+    Restarted,
     /// A client has ended: nobody acts for it any more.
     ClientEnded { client: u16 },
     /// A fault.

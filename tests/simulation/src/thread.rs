@@ -180,9 +180,10 @@ impl World {
                     }
                 }
                 Command::Release(call, audience) => {
+                    let token = call.token;
                     let id = client.engine.release(call, now);
                     if let (Some(id), Some(caller)) = (id, audience) {
-                        client.audiences.insert(id, caller);
+                        client.audiences.insert(id, (caller, token));
                     }
                 }
                 Command::Reclaim(key, token) => client.engine.reclaim(key, token, now),

@@ -3,6 +3,7 @@
 use crate::caller::Caller;
 use crate::client::Client;
 use crate::cluster::Cluster;
+use crate::disk::SimulatedDisk;
 use crate::faults::{Faults, Kind, Skip};
 use crate::ledger::Ledger;
 use crate::log::Log;
@@ -220,7 +221,10 @@ impl World {
         let keys: Vec<Key> = (0..plan.keys + 256).map(key).collect();
         let drift = rng.between(0, 2 * plan.ppm.unsigned_abs()) as i64 - plan.ppm;
         let secret = plan.secret.then_some(crate::client::SECRET);
-        let cluster = Cluster::new(plan.nodes, plan.limits, secret, Clock::new(0, drift));
+        let clock = Clock::new(0, drift);
+        let disk = |block| (SimulatedDisk::new(Rng::new(orders.seed, 4)), block);
+        let journal = plan.journal.map(disk);
+        let cluster = Cluster::new(plan.nodes, plan.limits, secret, clock, journal);
         let ledger = Ledger::new(keys.len(), plan.grace);
         let mut world = World {
             t: 0,

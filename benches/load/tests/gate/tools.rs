@@ -136,10 +136,9 @@ impl Counter {
 }
 
 /// Fails if a count is above its bound, and says what it was in any case.
-pub(crate) fn check(what: &str, counted: f64, bound: f64) {
-    let _ = writeln!(std::io::stderr(), "{what} for each pair: {counted:.2} (bound {bound})");
-    assert!(
-        counted <= bound,
-        "{what} for each pair: {counted:.2}, more than the bound of {bound} in tests/gate/bounds.rs"
-    );
+pub(crate) fn check(what: &str, program: &Path, threads: usize, counted: f64, bound: f64) {
+    let name = program.file_name().expect("a program").to_string_lossy();
+    let text = format!("{what} of a pair, {name} with {threads} thread(s): {counted:.2}");
+    let _ = writeln!(std::io::stderr(), "{text} (bound {bound})");
+    assert!(counted <= bound, "{text}, more than the bound of {bound} in tests/gate/bounds.rs");
 }
