@@ -104,6 +104,15 @@ int load_connect(const char *server)
     return socket_fd;
 }
 
+/* As idle between the pairs as within them, where nobody else waits for the key. */
+static bool rest(void)
+{
+    if (options.hold_us == 0 || options.keys > 0)
+        return false;
+    sleep_ns((uint64_t)options.hold_us * 1000);
+    return true;
+}
+
 /* One acquire and release. `start` is when it began; returns when it ended. */
 static uint64_t pair(struct worker *worker, void *state, const char *key, int key_number,
                      uint64_t start, bool measured)
@@ -154,8 +163,10 @@ static void *work(void *argument)
             if (atomic_load(&phase) == END)
                 break;
             memset(&worker->pairs, 0, sizeof worker->pairs);
-            for (long count = 0; count < options.pairs; count++)
+            for (long count = 0; count < options.pairs; count++) {
                 pair(worker, state, key, number, now(), true);
+                rest();
+            }
             pthread_barrier_wait(&ready);
         }
     } else {
@@ -165,11 +176,8 @@ static void *work(void *argument)
             /* Measured is what began while it was on; the few that end after it do not matter. */
             start = pair(worker, state, key, number, start, at_start == MEASURE);
             at_start = atomic_load_explicit(&phase, memory_order_relaxed);
-            if (options.hold_us > 0 && options.keys == 0) {
-                /* As idle between the pairs as within them. */
-                sleep_ns((uint64_t)options.hold_us * 1000);
+            if (rest())
                 start = now();
-            }
         }
     }
     contender->leave(state);

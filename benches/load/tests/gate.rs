@@ -31,12 +31,12 @@ mod instructions {
 
     #[test]
     fn one_thread() {
-        bounded(&INSTRUCTIONS, &rust(), 1, [1000, 3000], bounds::INSTRUCTIONS_ONE);
+        bounded(&INSTRUCTIONS, &rust(), 1, [200, 700], bounds::INSTRUCTIONS_ONE);
     }
 
     #[test]
     fn one_thread_through_the_c_interface() {
-        bounded(&INSTRUCTIONS, &c(), 1, [1000, 3000], bounds::INSTRUCTIONS_ONE_C);
+        bounded(&INSTRUCTIONS, &c(), 1, [200, 700], bounds::INSTRUCTIONS_ONE_C);
     }
 
     #[test]
@@ -50,7 +50,7 @@ mod system_calls {
 
     #[test]
     fn one_thread() {
-        bounded(&SYSCALLS, &rust(), 1, [500, 1500], bounds::SYSCALLS_ONE);
+        bounded(&SYSCALLS, &rust(), 1, [200, 700], bounds::SYSCALLS_ONE);
     }
 
     #[test]

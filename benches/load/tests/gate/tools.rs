@@ -110,7 +110,10 @@ impl Counter {
         let server = lockd();
         let [short, long] = pairs.map(|measured| {
             let extent = Extent::Pairs { warm_up: 10, measured, windows: 1 };
-            let load = Load { threads, keys: 0, hold_us: 0, extent };
+            // One thread pauses, so that the background thread sleeps before every request: whether
+            // it already does would else depend on who runs first.
+            let hold_us = if threads == 1 { 1000 } else { 0 };
+            let load = Load { threads, keys: 0, hold_us, extent };
             let mut command = load.command(self.words, program, &server);
             let output = command.output().unwrap_or_else(|error| {
                 panic!("{}: {error}; {} leaves this out", self.words[0], self.way_out())
