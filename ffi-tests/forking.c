@@ -105,6 +105,13 @@ static void with_everything_in_use(const char *endpoint)
     EXPECT(LOCKCLIENT_OK, lockclient_close(client, 5000));
 }
 
+/* A fork that copies the sanitizer's memory too takes long. */
+#ifdef __SANITIZE_ADDRESS__
+#define FORKS 10
+#else
+#define FORKS 150
+#endif
+
 static atomic_bool enough;
 
 static void *uses(void *argument)
@@ -132,7 +139,7 @@ static void while_others_hold_locks(const char *endpoint)
     atomic_store(&enough, false);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_create(&threads[i], NULL, uses, client) == 0);
-    for (int i = 0; i < 150; i++) {
+    for (int i = 0; i < FORKS; i++) {
         pid_t child = fork();
         if (child == 0) {
             alarm(30); /* ends it if it hangs */

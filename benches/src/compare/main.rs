@@ -90,7 +90,7 @@ impl Arguments {
             .filter(|&one| one == Contender::Raw || named.is_none_or(|named| named.contains(&one)))
             .collect();
         let rounds = self.rounds.unwrap_or(if self.quick { 3 } else { 5 });
-        let seconds = self.seconds.unwrap_or(if self.quick { 0.5 } else { 1.0 });
+        let seconds = self.seconds.unwrap_or(if self.quick { 0.35 } else { 1.0 });
         Plan { contenders, scenarios, rounds, seconds }
     }
 }

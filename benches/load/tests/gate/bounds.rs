@@ -19,7 +19,7 @@ pub(crate) const INSTRUCTIONS_MANY: f64 = 10_900.0;
 
 /// System calls, with one thread. It varies with who runs first, the caller that asks or the
 /// background thread that is about to sleep: where a wake is needed each time it is the most.
-pub(crate) const SYSCALLS_ONE: f64 = 30.0;
+pub(crate) const SYSCALLS_ONE: f64 = 33.0;
 
 /// System calls, with 64 threads: two waits of the caller, two wakes of it.
 pub(crate) const SYSCALLS_MANY: f64 = 5.5;
