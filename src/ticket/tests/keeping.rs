@@ -1,6 +1,7 @@
 //! What the desk, the queues and the pools keep, and for how long.
 
 use super::*;
+use crate::ticket::condvar::{Condvars, Wakes};
 
 #[test]
 fn con_7_taken_grants_are_forgotten_once_there_are_twice_as_many() {
@@ -78,4 +79,54 @@ fn a_reply_is_ready_for_another_question() {
     assert_eq!(reply.wait(Mono(0)), None);
     reply.give(2);
     assert_eq!(reply.wait(Mono(0)), Some(2));
+}
+
+#[test]
+fn whoever_is_gathered_is_woken_whether_it_sleeps_already_or_not() {
+    let makers = Condvars::new();
+    let condvars = [makers.make(), makers.make(), Condvar::new()];
+    let limit = sys::mono() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = condvars
+            .iter()
+            .map(|condvar| {
+                let epoch = condvar.epoch();
+                scope.spawn(move || condvar.wait_until(epoch, limit))
+            })
+            .collect();
+        // Time to fall asleep: not needed for the test to pass.
+        std::thread::sleep(ms(10));
+        let mut wakes = Wakes::default();
+        condvars.iter().for_each(|condvar| wakes.add(condvar));
+        wakes.notify();
+        for waiter in waiters {
+            assert!(!waiter.join().unwrap(), "it was not the limit");
+        }
+    });
+}
+
+#[test]
+fn a_desk_with_news_says_so_until_it_has_told_them() {
+    let mut desk = Desk::new();
+    assert!(!desk.has_news());
+    desk.admit(id(0), Arc::new(slot(1_000)));
+    assert!(!desk.has_news());
+    assert!(desk.complete(id(0), AcquireOutcome::Busy).is_none());
+    assert!(desk.has_news());
+    desk.tell();
+    assert!(!desk.has_news());
+}
+
+#[test]
+fn a_desk_answers_a_question_with_its_news() {
+    let mut desk = Desk::new();
+    let reply = Reply::new(Condvar::new());
+    let limit = sys::mono() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| reply.wait(limit));
+        std::thread::sleep(ms(10));
+        desk.reply(&reply, 5);
+        desk.tell();
+        assert_eq!(waiter.join().unwrap(), Some(5));
+    });
 }

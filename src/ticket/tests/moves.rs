@@ -141,3 +141,18 @@ fn gr_4_what_is_just_enough_is_handed_over() {
         }
     }
 }
+
+#[test]
+fn host_6_a_caller_that_was_woken_for_nothing_is_woken_again() {
+    let slot = Slot::new(call(sys::mono() + Duration::from_secs(60), 10, 4), false);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| slot.wait(sys::mono, None));
+        // Time to fall asleep: not needed for the test to pass.
+        std::thread::sleep(ms(10));
+        slot.wake();
+        std::thread::sleep(ms(10));
+        assert!(slot.decide(AcquireOutcome::Busy));
+        slot.wake();
+        assert_eq!(waiter.join().unwrap(), Waited::Decided);
+    });
+}
