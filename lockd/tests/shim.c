@@ -8,7 +8,8 @@
  *                         a moment on it
  *   SHIM_DISK=STEP:N:WHAT the N-th time that the state directory sees a STEP (open, write, fsync or
  *                         rename), WHAT happens: the call fails with EIO or ENOSPC, the process is
- *                         killed before it or after it, or (short) a write takes one byte
+ *                         killed before it or after it, it takes a second (slow), or (short) a
+ *                         write takes one byte
  *
  * A file named state.new is the state directory's; fsync and rename are used for nothing else.
  */
@@ -156,6 +157,9 @@ static int is_due(const char *name) {
 static int before(int due) {
     if (due && strcmp(what, "before") == 0) {
         raise(SIGKILL);
+    }
+    if (due && strcmp(what, "slow") == 0) {
+        sleep(1);
     }
     if (due && strcmp(what, "EIO") == 0) {
         errno = EIO;

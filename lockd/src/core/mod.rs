@@ -296,8 +296,15 @@ impl Core {
 
     /// Ends the leases and the waits whose end has come.
     pub fn advance(&mut self, now: Time, out: &mut impl Answers) {
+        self.advance_to(now, now, out);
+    }
+
+    /// As [`Core::advance`], for whoever has looked at the connections at `seen` and has read from
+    /// them since: only what had ended by then ends, lest it be granted to a connection whose own
+    /// end nobody has looked for. What is granted is granted `now`.
+    pub fn advance_to(&mut self, seen: Time, now: Time, out: &mut impl Answers) {
         self.is_active(now);
-        while let Some(due) = self.lease_ends.pop_due(now, &mut self.table) {
+        while let Some(due) = self.lease_ends.pop_due(seen, &mut self.table) {
             let lock = self.table.get(due.slot);
             if lock.token == 0 {
                 continue;
@@ -312,7 +319,7 @@ impl Core {
                 self.lease_ends.schedule(due.slot, lease_end, token, &mut self.table);
             }
         }
-        while let Some(due) = self.wait_ends.pop_due(now, &mut self.waiters) {
+        while let Some(due) = self.wait_ends.pop_due(seen, &mut self.waiters) {
             let waiter = self.waiters.get(due.slot);
             if waiter.arrival == 0 {
                 continue;

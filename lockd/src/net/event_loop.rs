@@ -106,7 +106,11 @@ pub(crate) struct EventLoop {
     pub(super) undone: Vec<(u64, Key)>,
     pub(super) buffer: Box<[u8; READ]>,
     pub(super) output_bound: usize,
-    /// The moment of this turn: the clock is read once.
+    /// When this turn looked at what is ready.
+    seen: Time,
+    /// Not before anything that was read. A lease counts from its grant, and a client's proof of it
+    /// from a sending that the grant came after: a grant in the name of a moment before the read
+    /// would end before the client can know.
     pub(super) now: Time,
     pub(super) stats: Stats,
     pub(super) notices: Notices,
@@ -164,6 +168,7 @@ impl EventLoop {
             undone: Vec::new(),
             buffer: Box::new([0; READ]),
             output_bound: setup.max_waiters_per_connection.saturating_mul(MAX_FRAME),
+            seen: clock::now(),
             now: clock::now(),
             stats: Stats::default(),
             notices: Notices::default(),
@@ -219,10 +224,11 @@ impl EventLoop {
             }
             timeout = Some(Duration::ZERO);
         }
-        self.now = clock::now();
+        self.seen = clock::now();
+        self.now = self.seen;
         self.accept_all();
         self.read_all();
-        self.core.advance(self.now, &mut self.outputs);
+        self.core.advance_to(self.seen, self.now, &mut self.outputs);
         self.end_overdue();
         self.write_all();
         self.say_limits();
@@ -396,7 +402,7 @@ impl EventLoop {
     }
 
     fn end_overdue(&mut self) {
-        while let Some(due) = self.deadlines.pop_due(self.now, &mut self.earliest) {
+        while let Some(due) = self.deadlines.pop_due(self.seen, &mut self.earliest) {
             let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
             if connection.is_idle() && self.core.waiters_of(ConnectionId(due.slot)) > 0 {
                 // It need not say anything while it waits.
@@ -405,7 +411,7 @@ impl EventLoop {
             if connection.is_about_to_send() {
                 connection.progress = self.now;
             }
-            if connection.serial != due.stamp || !connection.is_overdue(self.now) {
+            if connection.serial != due.stamp || !connection.is_overdue(self.seen) {
                 self.schedule(due.slot);
                 continue;
             }

@@ -1,5 +1,6 @@
 //! The first half of a turn: bytes come in.
 
+use super::clock;
 use super::connection::Life;
 use super::event_loop::{EventLoop, READ};
 use crate::core::ConnectionId;
@@ -70,6 +71,7 @@ impl EventLoop {
                 Err(_) => return self.break_off(number),
             };
             self.stats.bytes_in += count as u64;
+            self.now = clock::now();
             connection.heard = self.now;
             let connection_ending = connection.ending;
             // A short read has taken all there was. Only an end may be left to see.
