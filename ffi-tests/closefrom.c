@@ -9,18 +9,6 @@
 
 #define FILES 64
 
-/* The number of the library's epoll: this program has no other yet. */
-static int epoll_of_the_library(void)
-{
-    for (int fd = 3; fd < 1024; fd++) {
-        char path[64], name[64] = {0};
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        if (readlink(path, name, sizeof name - 1) > 0 && strstr(name, "eventpoll") != NULL)
-            return fd;
-    }
-    fail(__FILE__, __LINE__, "the library has no epoll");
-}
-
 /* Ends in time, without a lock. */
 static void fails(lockclient *client, const char *key)
 {

@@ -51,4 +51,16 @@ static inline uint64_t cpu_ms(void)
     return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
+/* The number of the library's epoll: this program has no other yet. */
+static inline int epoll_of_the_library(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        char path[64], name[64] = {0};
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, name, sizeof name - 1) > 0 && strstr(name, "eventpoll") != NULL)
+            return fd;
+    }
+    fail(__FILE__, __LINE__, "the library has no epoll");
+}
+
 #endif

@@ -1,5 +1,5 @@
 //! What every exported function passes through: no panic leaves it, nothing is printed, `errno`
-//! is as it was.
+//! is as it was, and a host that cancels its threads (`pthread_cancel`) cancels none in here.
 
 use super::last_error;
 use super::status::lockclient_status;
@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(super) fn boundary<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
     quiet::install();
     let _kept = Errno::keep();
+    let _whole = Uncancelled::enter();
     let _quiet = Quiet::enter();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         panicked(payload);
@@ -64,6 +65,35 @@ pub(super) fn value_or<T: Copy>(none: T, body: impl FnOnce() -> Result<T, Ended>
             none
         })
     })
+}
+
+unsafe extern "C" {
+    /// POSIX; the `libc` crate has it for other systems only.
+    safe fn pthread_setcancelstate(
+        state: libc::c_int,
+        old: Option<&mut libc::c_int>,
+    ) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`, which is the same in every C library of Linux.
+const DISABLED: libc::c_int = 1;
+
+/// Until it is dropped the thread is not cancelled: a cancellation unwinds the stack, which Rust's
+/// frames answer with the end of the process. One that comes meanwhile waits.
+struct Uncancelled(libc::c_int);
+
+impl Uncancelled {
+    fn enter() -> Uncancelled {
+        let mut before = 0;
+        pthread_setcancelstate(DISABLED, Some(&mut before));
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        pthread_setcancelstate(self.0, None);
+    }
 }
 
 /// Puts `errno` back when dropped.

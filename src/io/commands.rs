@@ -9,6 +9,7 @@ use crate::ticket::{Reclaim, Reply, Slot};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// How long a push waits for the lock where nothing is lost but an early word to the engine,
@@ -260,6 +261,11 @@ impl Commands {
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.inner.lock().waiting.len()
+    }
+
+    /// The number of a descriptor that is this client's alone.
+    pub(crate) fn mark(&self) -> RawFd {
+        self.waker.number()
     }
 
     /// The thread: it has woken.

@@ -7,7 +7,7 @@ use super::links::{Link, Links};
 use super::pause::Pause;
 use super::shared::Shared;
 use super::socket::{Progress, Socket};
-use super::sys::{self, Identity};
+use super::sys;
 use super::waker::WakeReceiver;
 use crate::clock::{Mono, Now};
 use crate::engine::{ConnId, Effect, Engine, ReleaseOutcome, SendResult, Settings};
@@ -49,8 +49,6 @@ pub(super) struct Driver {
     engine: Engine,
     desk: Desk,
     poll: Poll,
-    /// The poll's, as far as it can be told (HOST-3).
-    identity: Identity,
     receiver: WakeReceiver,
     /// A descriptor that was found to be ours in this period is taken to be so to its end
     /// (HOST-3). A sleep ends it, and so do some turns without one.
@@ -95,13 +93,12 @@ impl Driver {
     ) -> io::Result<Driver> {
         let poll = Poll::new()?;
         let mut receiver = receiver;
-        let identity = Identity::of(poll.as_raw_fd())?;
+        sys::mark_epoll(poll.as_raw_fd(), shared.commands.mark())?;
         poll.registry().register(receiver.source()?, WAKE, Interest::READABLE)?;
         Ok(Driver {
             engine: Engine::new(settings, sys::now()),
             desk: Desk::new(),
             poll,
-            identity,
             receiver,
             period: 1,
             turns: 0,
@@ -148,7 +145,6 @@ impl Driver {
     /// Sleeps until something is ready or due, and marks what is ready.
     fn poll(&mut self, events: &mut Events) -> io::Result<()> {
         let sleep = self.sleep_time();
-        // An epoll of the host's in the place of ours looks like ours; a socket does not.
         self.look()?;
         match self.poll.poll(events, sleep) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
@@ -186,7 +182,7 @@ impl Driver {
             return Ok(());
         }
         self.looked = self.period;
-        if self.receiver.is_ours() { Ok(()) } else { Err(sys::gone()) }
+        if self.receiver.is_ours() && self.is_whole() { Ok(()) } else { Err(sys::gone()) }
     }
 
     /// A socket was used, which had itself looked at. After an error nothing is taken for granted.
@@ -555,9 +551,9 @@ impl Driver {
         Some(if clean { Shutdown::Clean } else { Shutdown::Unconfirmed })
     }
 
-    /// Whether the poll's descriptor can still be ours.
+    /// Whether the poll's descriptor is still ours.
     pub(super) fn is_whole(&self) -> bool {
-        self.identity.is(self.poll.as_raw_fd())
+        sys::is_marked(self.poll.as_raw_fd(), self.shared.commands.mark())
     }
 
     /// Ends everything that still waits, whatever the thread ends for.

@@ -166,6 +166,28 @@ impl EventFd {
     }
 }
 
+/// What an epoll is asked about a descriptor that can never be ready: nothing.
+fn never() -> libc::epoll_event {
+    // The kernel adds errors and hang-ups of itself; as edges they come once.
+    libc::epoll_event { events: libc::EPOLLET as u32, u64: u64::MAX - 1 }
+}
+
+/// Puts `fd` into an epoll, without interest in it, to know the epoll by.
+pub(crate) fn mark_epoll(epoll: RawFd, fd: RawFd) -> io::Result<()> {
+    // SAFETY: the event is valid for the length of the call, which only reads it.
+    match unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut never()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether `epoll` is the one that was marked with `fd`, and both are what they were: all epolls
+/// look alike, but another has not got that file under that number.
+pub(crate) fn is_marked(epoll: RawFd, fd: RawFd) -> bool {
+    // SAFETY: as above.
+    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, &mut never()) == 0 }
+}
+
 /// A word that threads sleep on, each with a bit of its own.
 #[derive(Debug)]
 pub(crate) struct Futex(AtomicU32);

@@ -5,11 +5,12 @@
 //! flag tells that the thread is awake, so that only a wake out of sleep costs a system call.
 
 use super::sys::Own;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 use mio::net::UnixStream;
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 
 /// The callers' end.
 #[derive(Debug)]
@@ -17,30 +18,35 @@ pub(crate) struct Waker {
     /// The thread is awake, or has been woken: it looks at its commands before it sleeps.
     awake: AtomicBool,
     sender: Own<UnixStream>,
+    /// Bytes that were sent.
+    sent: Arc<AtomicUsize>,
 }
 
 /// The background thread's end.
 #[derive(Debug)]
 pub(crate) struct WakeReceiver {
     receiver: Own<UnixStream>,
-    /// Bytes that lie in the socket, at most.
-    left: usize,
-    /// How many may lie there.
+    /// Bytes that were sent, and how many of those are known to have been taken out.
+    sent: Arc<AtomicUsize>,
+    taken: usize,
+    /// How many may lie in the socket.
     room: usize,
 }
 
 /// What a byte takes of a socket's buffer, with all that the kernel adds to it: generously.
 const COST: usize = 4096;
 
-/// More bytes than this are never left lying: they are taken out with one read.
+/// More bytes than this are never left lying.
 const MOST: usize = 64;
 
 /// A waker of a thread that is awake, and what that thread polls.
 pub(crate) fn pair() -> io::Result<(Waker, WakeReceiver)> {
     let (sender, receiver) = UnixStream::pair()?;
     let room = (SockRef::from(&sender).send_buffer_size()? / COST).clamp(1, MOST);
-    let waker = Waker { awake: AtomicBool::new(true), sender: Own::new(sender)? };
-    Ok((waker, WakeReceiver { receiver: Own::new(receiver)?, left: 0, room }))
+    let sent = Arc::new(AtomicUsize::new(0));
+    let receiver =
+        WakeReceiver { receiver: Own::new(receiver)?, sent: sent.clone(), taken: 0, room };
+    Ok((Waker { awake: AtomicBool::new(true), sender: Own::new(sender)?, sent }, receiver))
 }
 
 impl Waker {
@@ -49,7 +55,9 @@ impl Waker {
         if self.awake.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        match SockRef::from(self.sender.get()?).send_with_flags(&[1], libc::MSG_NOSIGNAL) {
+        let sender = self.sender.get()?;
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        match SockRef::from(sender).send_with_flags(&[1], libc::MSG_NOSIGNAL) {
             // Full: then there is something to wake for.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) if is_passing(&error) => {
@@ -59,6 +67,11 @@ impl Waker {
             }
             result => result.map(drop),
         }
+    }
+
+    /// The number of the callers' end. It never becomes ready for anything that is waited for.
+    pub(crate) fn number(&self) -> RawFd {
+        self.sender.number()
     }
 
     /// The thread is about to sleep, and looks at its commands once more after this.
@@ -97,15 +110,15 @@ impl WakeReceiver {
         SockRef::from(self.receiver.get().unwrap()).recv(&mut byte).is_ok_and(|count| count > 0)
     }
 
-    /// A wake has come, with one byte. Each byte is an event of its own, whether or not those
-    /// before it were taken out; they are before the socket is full.
+    /// A wake has come. Each byte is an event of its own, whether or not those before it were taken
+    /// out; they are before the socket could be full of bytes whose events are over.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
-        self.left += 1;
-        if self.left < self.room {
+        let sent = self.sent.load(Ordering::Relaxed);
+        if sent.wrapping_sub(self.taken) < self.room {
             return Ok(());
         }
-        self.left = 0;
-        let mut bytes = [MaybeUninit::uninit(); 2 * MOST];
+        self.taken = sent;
+        let mut bytes = [MaybeUninit::uninit(); 1024];
         match SockRef::from(self.receiver.get()?).recv(&mut bytes) {
             Ok(0) => Err(super::sys::gone()),
             Ok(_) => Ok(()),
@@ -139,6 +152,30 @@ mod tests {
             waker.sleeping();
             assert_eq!(wakes(&waker, &mut receiver), 1);
             assert_eq!(wakes(&waker, &mut receiver), 0, "it is awake now");
+        }
+    }
+
+    #[test]
+    fn bytes_that_come_together_do_not_fill_the_socket_for_ever() {
+        let (waker, mut receiver) = pair().unwrap();
+        let mut poll = Poll::new().unwrap();
+        let source = receiver.source().unwrap();
+        poll.registry().register(source, Token(0), Interest::READABLE).unwrap();
+        let mut events = Events::with_capacity(4);
+        for _ in 0..3 {
+            // Callers that were stopped between their look and their byte, more than there is room
+            // for. All of it is one event.
+            for _ in 0..2_000 {
+                waker.sleeping();
+                waker.wake().unwrap();
+            }
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            assert_eq!(events.iter().count(), 1);
+            receiver.clear().unwrap();
+            waker.sleeping();
+            waker.wake().unwrap();
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            assert_eq!(events.iter().count(), 1, "it sleeps on");
         }
     }
 

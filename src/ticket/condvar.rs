@@ -52,9 +52,10 @@ impl Condvars {
         Condvars(Mutex::new(Condvar::new()))
     }
 
-    /// Another one.
+    /// Another one. It shares with nobody if another thread is just making one: that one may have
+    /// been stopped at it (HOST-6).
     pub(crate) fn make(&self) -> Condvar {
-        let mut next = self.0.lock();
+        let Some(mut next) = self.0.try_lock() else { return Condvar::new() };
         let made = next.clone();
         match next.bits.checked_mul(2) {
             Some(bits) => next.bits = bits,

@@ -24,6 +24,16 @@ fn host_3_fetched() {
 }
 
 #[test]
+fn host_3_swapped() {
+    passes("swapped", &[&server().addr().to_string()]);
+}
+
+#[test]
+fn host_5_cancelling() {
+    passes("cancelling", &[&server().addr().to_string()]);
+}
+
+#[test]
 fn host_6_racing() {
     passes("racing", &[&server().addr().to_string()]);
 }
