@@ -198,7 +198,8 @@ typedef struct {
      */
     uint64_t compensations_dropped;
     /**
-     * Grants that came, or were to be taken, after their deadline.
+     * Grants that came too late for somebody: after their deadline or with too little of their
+     * lease left, or for a caller who had cancelled, freed the ticket or closed the client.
      */
     uint64_t late_grants;
     /**
@@ -332,9 +333,10 @@ typedef struct {
 #define LOCKCLIENT_E_QUEUE_FULL -9
 
 /**
- * The operating system refused a thread, a descriptor or memory, or the client's background
- * thread has ended; lockclient_last_error says which. Nothing was sent. Next: free the resource
- * and try again; after the end of the thread, open another client.
+ * The operating system refused a thread, a descriptor or memory, or kept another caller from
+ * running for a second while that one had the client's queue, or the client's background thread
+ * has ended; lockclient_last_error says which. Nothing was sent. Next: free the resource and try
+ * again; after the end of the thread, open another client.
  */
 #define LOCKCLIENT_E_SYSTEM -10
 
@@ -402,7 +404,7 @@ bool lockclient_status_is_definite(lockclient_status status);
  * so do the functions that return NULL or -1 on a failure; successful calls leave it as it is, so
  * look at it only after a failure. The text is for people: do not parse it.
  *
- * Threads: each has its own text.
+ * Threads: each has its own text. In a destructor that runs at a thread's end it may be empty.
  *
  * @return the sentence, UTF-8, never NULL, empty if nothing failed yet. It belongs to the library
  *         and is valid until the next failing call of the same thread, or that thread's end: copy

@@ -61,7 +61,8 @@ counters! {
     compensations,
     /// Grants that could not be handed over when the release lane was full.
     compensations_dropped,
-    /// Grants that came, or were to be taken, after their deadline.
+    /// Grants that came too late for somebody: after their deadline or with too little of their
+    /// lease left, or for a caller who had cancelled, freed the ticket or closed the client.
     late_grants,
     /// Connections that were made.
     connects,

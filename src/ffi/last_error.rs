@@ -71,7 +71,7 @@ pub(super) fn get() -> *const c_char {
 /// so do the functions that return NULL or -1 on a failure; successful calls leave it as it is, so
 /// look at it only after a failure. The text is for people: do not parse it.
 ///
-/// Threads: each has its own text.
+/// Threads: each has its own text. In a destructor that runs at a thread's end it may be empty.
 ///
 /// @return the sentence, UTF-8, never NULL, empty if nothing failed yet. It belongs to the library
 ///         and is valid until the next failing call of the same thread, or that thread's end: copy

@@ -35,7 +35,8 @@ pub struct lockclient_stats {
     pub compensations: u64,
     /// Grants that could not be handed over when the room for such releases was full.
     pub compensations_dropped: u64,
-    /// Grants that came, or were to be taken, after their deadline.
+    /// Grants that came too late for somebody: after their deadline or with too little of their
+    /// lease left, or for a caller who had cancelled, freed the ticket or closed the client.
     pub late_grants: u64,
     /// Connections that were made.
     pub connects: u64,

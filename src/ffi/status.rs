@@ -64,9 +64,10 @@ pub const LOCKCLIENT_E_OWNER_EXHAUSTED: lockclient_status = -7;
 pub const LOCKCLIENT_E_FORKED: lockclient_status = -8;
 /// Too much waits in this client already. Nothing was sent. Next: let some of it finish first.
 pub const LOCKCLIENT_E_QUEUE_FULL: lockclient_status = -9;
-/// The operating system refused a thread, a descriptor or memory, or the client's background
-/// thread has ended; lockclient_last_error says which. Nothing was sent. Next: free the resource
-/// and try again; after the end of the thread, open another client.
+/// The operating system refused a thread, a descriptor or memory, or kept another caller from
+/// running for a second while that one had the client's queue, or the client's background thread
+/// has ended; lockclient_last_error says which. Nothing was sent. Next: free the resource and try
+/// again; after the end of the thread, open another client.
 pub const LOCKCLIENT_E_SYSTEM: lockclient_status = -10;
 /// A blocking call on this client from inside its own log callback. Nothing was sent, and nothing
 /// was freed. Next: make the call from another thread.
