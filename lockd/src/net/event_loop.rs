@@ -404,8 +404,9 @@ impl EventLoop {
     fn end_overdue(&mut self) {
         while let Some(due) = self.deadlines.pop_due(self.seen, &mut self.earliest) {
             let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
-            if connection.is_idle() && self.core.waiters_of(ConnectionId(due.slot)) > 0 {
-                // It need not say anything while it waits.
+            let waits = self.core.waiters_of(ConnectionId(due.slot)) > 0;
+            if connection.is_idle() && (waits || self.outputs.get(due.slot).pending() > 0) {
+                // It need not say anything while it waits, nor before it has its answer.
                 connection.heard = self.now;
             }
             if connection.is_about_to_send() {
