@@ -1,12 +1,13 @@
 //! The background thread: readiness in, bytes out, and the engine's effects.
 
+mod dialing;
+
 use super::audiences::Audiences;
 use super::commands::{Answer, Audience, Command};
 use super::dial::{Dial, Dialer};
 use super::links::{Link, Links};
 use super::pause::Pause;
 use super::shared::Shared;
-use super::socket::{Progress, Socket};
 use super::sys;
 use super::waker::WakeReceiver;
 use crate::clock::{Mono, Now};
@@ -19,7 +20,6 @@ use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -457,84 +457,6 @@ impl Driver {
     fn publish(&self) {
         self.shared.board.publish(&self.engine.counters());
         self.shared.last_error.store(self.engine.last_error().pack(), Ordering::Relaxed);
-    }
-
-    fn dial(&mut self, conn: ConnId, endpoint: u16) {
-        match self.dialer.begin(conn, endpoint, &self.shared) {
-            Ok(dial) => {
-                let waits = !dial.has_addresses();
-                self.links.insert(conn, Link::Dialing(dial));
-                if !waits {
-                    self.attempt(conn);
-                }
-            }
-            Err(error) => self.fail_dial(conn, endpoint, ReasonKind::Resolve, &error),
-        }
-    }
-
-    /// A name was looked up.
-    fn resolved(&mut self, endpoint: u16, result: io::Result<Vec<SocketAddr>>) {
-        for conn in self.dialer.resolved(endpoint) {
-            match &result {
-                Ok(addresses) => {
-                    if let Some(Link::Dialing(dial)) = self.links.get_mut(conn) {
-                        self.dialer.supply(dial, addresses);
-                        self.attempt(conn);
-                    }
-                }
-                Err(error) => self.fail_dial(conn, endpoint, ReasonKind::Resolve, error),
-            }
-        }
-    }
-
-    /// Tries a dial's next address, and the next, until one is under way.
-    fn attempt(&mut self, conn: ConnId) {
-        let Some(Link::Dialing(dial)) = self.links.get_mut(conn) else { return };
-        while let Some(address) = dial.next() {
-            let token = Token(conn.0 as usize);
-            match Socket::connect(&address, self.poll.registry(), token, self.period) {
-                Ok(socket) => {
-                    dial.attempt = Some((address, socket));
-                    return;
-                }
-                Err(error) => dial.error = error,
-            }
-        }
-        let endpoint = dial.endpoint;
-        let error = std::mem::replace(&mut dial.error, ErrorKind::Other.into());
-        self.fail_dial(conn, endpoint, ReasonKind::Connect, &error);
-    }
-
-    /// Something has happened to a socket that is connecting.
-    fn progress(&mut self, conn: ConnId) {
-        let Some(Link::Dialing(dial)) = self.links.get_mut(conn) else { return };
-        let Some((address, mut socket)) = dial.attempt.take() else { return };
-        match socket.progress(self.period) {
-            Progress::Waiting => dial.attempt = Some((address, socket)),
-            Progress::Failed(error) => {
-                dial.error = error;
-                socket.close(self.poll.registry());
-                self.attempt(conn);
-            }
-            Progress::Done => {
-                let endpoint = dial.endpoint;
-                self.dialer.worked(endpoint, address);
-                let mut nonce = [0; 32];
-                if let Err(error) = sys::random(&mut nonce) {
-                    socket.close(self.poll.registry());
-                    self.fail_dial(conn, endpoint, ReasonKind::Connect, &error);
-                    return;
-                }
-                self.links.insert(conn, Link::Open(socket));
-                self.engine.dialed(conn, Ok(nonce), sys::now());
-            }
-        }
-    }
-
-    fn fail_dial(&mut self, conn: ConnId, endpoint: u16, kind: ReasonKind, error: &io::Error) {
-        self.links.remove(conn);
-        let reason = Reason::new(kind).at(endpoint).with_os_error(error.raw_os_error());
-        self.engine.dialed(conn, Err(reason), sys::now());
     }
 
     /// Whether the client's end has come.

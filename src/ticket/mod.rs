@@ -1,6 +1,6 @@
 //! Where a caller and the background thread meet: the slot of one acquire, the thread's table of
-//! slots, and the reply to a release. No I/O and no clock here: whoever calls brings the time, so
-//! that a simulation can use all of it as it is.
+//! slots, and the reply to a release. No I/O here, and no clock but the one that ends a caller's
+//! sleep: whoever calls brings the time, so that a simulation can use all of it as it is.
 
 mod completions;
 mod condvar;
@@ -9,6 +9,7 @@ mod desk;
 mod models;
 mod pool;
 mod reply;
+mod results;
 mod sleepers;
 mod slot;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -19,6 +20,7 @@ pub(crate) use condvar::{Condvar, Condvars};
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
 pub(crate) use reply::Reply;
+pub use results::{Cancel, Ending, Take, Waited};
 pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
 pub(crate) use slot::Hook;
-pub use slot::{Cancel, Ending, Slot, Take, Waited};
+pub use slot::Slot;
