@@ -152,6 +152,7 @@ fn host_6_shutdown_wakes_every_blocked_caller_though_the_background_thread_stand
 #[test]
 fn host_6_shutdown_returns_in_time_though_another_caller_stands_still() {
     let (client, listener) = client(Config::new());
+    let (mut peer, _) = listener.accept().unwrap();
     let held = client.shared().commands.hold();
     let start = Instant::now();
     assert_eq!(client.shutdown(ms(100)).unwrap(), Shutdown::Unconfirmed);
@@ -160,7 +161,6 @@ fn host_6_shutdown_returns_in_time_though_another_caller_stands_still() {
     drop(held);
     // The thread was not asked to end, and is when the last handle goes.
     drop(client);
-    let (mut peer, _) = listener.accept().unwrap();
     std::io::Read::read_to_end(&mut peer, &mut Vec::new()).unwrap();
 }
 

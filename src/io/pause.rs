@@ -32,6 +32,8 @@ const SHYEST: Duration = Duration::from_secs(60);
 pub(super) struct Pause {
     /// Somebody was told something since the last offer.
     hopeful: bool,
+    /// The last offer was worth it.
+    worth_it: bool,
     /// No offers before this.
     not_before: Mono,
     /// The last time without offers; zero once one was good.
@@ -44,9 +46,11 @@ impl Pause {
         self.hopeful = true;
     }
 
-    /// Offers the processor to the callers. Whether they have asked for something.
+    /// Offers the processor to the callers. Whether they have asked for something. Never twice in a
+    /// row: callers whose every request ends at once must not keep the thread from its sockets.
     pub(super) fn is_worth_it(&mut self, commands: &Commands) -> bool {
-        if !std::mem::take(&mut self.hopeful) {
+        let again = std::mem::take(&mut self.worth_it);
+        if !std::mem::take(&mut self.hopeful) || again {
             return false;
         }
         let start = sys::mono();
@@ -58,6 +62,7 @@ impl Pause {
             commands.has_waiting()
         });
         self.offered(start, sys::mono());
+        self.worth_it = asked;
         asked
     }
 
@@ -71,9 +76,30 @@ impl Pause {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::io::commands::{Command, PATIENTLY};
+
+    #[test]
+    fn callers_who_always_ask_do_not_keep_the_thread_from_its_sockets() {
+        let (waker, _receiver) = crate::io::waker::pair().unwrap();
+        let commands = Commands::new(waker, 1);
+        let mut pause = Pause::default();
+        pause.hope();
+        assert!(!pause.is_worth_it(&commands), "nobody has asked");
+        commands.push(Command::Shutdown(Mono(1)), PATIENTLY).unwrap();
+        assert!(!pause.is_worth_it(&commands), "nobody was told anything");
+        for _ in 0..3 {
+            // A processor that is wanted by others puts an end to this, for a while.
+            pause.not_before = Mono(0);
+            pause.hope();
+            assert!(pause.is_worth_it(&commands));
+            pause.not_before = Mono(0);
+            pause.hope();
+            assert!(!pause.is_worth_it(&commands));
+        }
+    }
 
     #[test]
     fn an_offer_that_took_long_is_the_last_for_longer_and_longer() {
