@@ -36,13 +36,6 @@ impl RequestId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReleaseId(pub u64);
 
-impl ReleaseId {
-    /// A small number that no other live release has: an index for the caller's own table.
-    pub fn slot(self) -> usize {
-        self.0 as u32 as usize
-    }
-}
-
 /// Names a connection. Never reused, so that a late event cannot be taken for another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub u64);

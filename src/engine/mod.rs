@@ -20,6 +20,7 @@ mod rng;
 mod router;
 mod slab;
 mod steer;
+mod table;
 mod timers;
 mod transmit;
 
@@ -38,6 +39,7 @@ use rng::Rng;
 use router::Router;
 use slab::{Id, Slab};
 use std::collections::VecDeque;
+pub(crate) use table::Table;
 
 /// The sans-IO client.
 #[derive(Debug)]

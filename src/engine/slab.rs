@@ -3,6 +3,11 @@
 /// Index in the low half, generation in the high one.
 pub(super) type Id = u64;
 
+/// A small number that no other live value's id has.
+pub(super) fn index(id: Id) -> usize {
+    id as u32 as usize
+}
+
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,
@@ -35,7 +40,7 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn get(&self, id: Id) -> Option<&T> {
-        let entry = self.entries.get(id as u32 as usize)?;
+        let entry = self.entries.get(index(id))?;
         if entry.generation != (id >> 32) as u32 {
             return None;
         }
@@ -43,7 +48,7 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
-        let entry = self.entries.get_mut(id as u32 as usize)?;
+        let entry = self.entries.get_mut(index(id))?;
         if entry.generation != (id >> 32) as u32 {
             return None;
         }
@@ -53,7 +58,7 @@ impl<T> Slab<T> {
     /// Drops a value where it lies: whoever wants something of it takes that first.
     pub(super) fn remove(&mut self, id: Id) {
         if self.get(id).is_some() {
-            self.entries[id as u32 as usize].value = None;
+            self.entries[index(id)].value = None;
             self.free.push(id as u32);
             self.len -= 1;
         }

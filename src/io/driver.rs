@@ -2,7 +2,6 @@
 
 mod dialing;
 
-use super::audiences::Audiences;
 use super::commands::{Answer, Audience, Command};
 use super::dial::{Dial, Dialer};
 use super::links::{Link, Links};
@@ -11,7 +10,7 @@ use super::shared::Shared;
 use super::sys;
 use super::waker::WakeReceiver;
 use crate::clock::{Mono, Now};
-use crate::engine::{ConnId, Effect, Engine, ReleaseOutcome, SendResult, Settings};
+use crate::engine::{ConnId, Effect, Engine, ReleaseOutcome, SendResult, Settings, Table};
 use crate::outcome::Shutdown;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::{Arc as SyncArc, Ordering};
@@ -68,7 +67,7 @@ pub(super) struct Driver {
     /// What is just being given to the engine: if that panics, somebody still waits for it.
     admitting: Option<SyncArc<Slot>>,
     asking: Option<Audience>,
-    audiences: Audiences,
+    audiences: Table<Audience>,
     /// Ends of releases that their callers are still to be told.
     answers: Vec<(SyncArc<Answer>, Option<ReleaseOutcome>)>,
     hopefuls: Vec<SyncArc<Reply<bool>>>,
@@ -110,7 +109,7 @@ impl Driver {
             batch: VecDeque::new(),
             admitting: None,
             asking: None,
-            audiences: Audiences::default(),
+            audiences: Table::default(),
             answers: Vec::new(),
             hopefuls: Vec::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
@@ -297,7 +296,7 @@ impl Driver {
                     match (id, self.asking.take()) {
                         (_, None | Some(Audience::Nobody)) => {}
                         (Some(id), Some(audience)) => {
-                            self.audiences.insert(id, audience);
+                            self.audiences.insert(id.0, audience);
                         }
                         (None, Some(audience)) => self.inform(audience, None),
                     }
@@ -401,7 +400,7 @@ impl Driver {
                     }
                 }
                 Effect::Release { id, outcome } => {
-                    if let Some(audience) = self.audiences.remove(id) {
+                    if let Some(audience) = self.audiences.remove(id.0) {
                         self.inform(audience, Some(outcome));
                     }
                 }
@@ -506,8 +505,8 @@ impl Driver {
             }
         }
         self.desk.abandon();
-        let audiences = self.audiences.take_all();
-        for audience in audiences.chain(self.asking.take()) {
+        let mut audiences = std::mem::take(&mut self.audiences);
+        for audience in audiences.drain().chain(self.asking.take()) {
             self.inform(audience, None);
         }
         for (reply, outcome) in self.answers.drain(..) {

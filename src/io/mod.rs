@@ -1,6 +1,5 @@
 //! The background thread and what it owns: every socket of a client, and nothing of any other.
 
-mod audiences;
 mod commands;
 mod dial;
 mod driver;

@@ -4,7 +4,7 @@ use super::condvar::Wakes;
 use super::reply::Reply;
 use super::slot::Slot;
 use crate::clock::Mono;
-use crate::engine::{AcquireOutcome, Deadlines, Gate, RequestId};
+use crate::engine::{AcquireOutcome, Deadlines, Gate, RequestId, Table};
 use crate::sync::Arc;
 use crate::wire::Key;
 use std::time::Duration;
@@ -21,8 +21,7 @@ pub struct Reclaim {
 /// The table.
 #[derive(Debug, Default)]
 pub struct Desk {
-    /// By [`RequestId::slot`].
-    table: Vec<Option<(RequestId, Arc<Slot>)>>,
+    table: Table<Arc<Slot>>,
     /// Grants that were untaken when last looked at.
     grants: Deadlines<Arc<Slot>>,
     /// How many entries `grants` had after it was last cleaned.
@@ -40,11 +39,8 @@ impl Desk {
 
     /// The engine has taken a slot's acquire.
     pub fn admit(&mut self, id: RequestId, slot: Arc<Slot>) {
-        if self.table.len() <= id.slot() {
-            self.table.resize_with(id.slot() + 1, || None);
-        }
         slot.set_id(id);
-        self.table[id.slot()] = Some((id, slot));
+        self.table.insert(id.pack(), slot);
     }
 
     /// The slot's caller gave it up. The id to withdraw, if the engine still knows it.
@@ -127,7 +123,7 @@ impl Desk {
 
     /// The background thread ends: so does everything that is still here.
     pub fn abandon(&mut self) {
-        for (_, slot) in self.table.drain(..).flatten() {
+        for slot in self.table.drain() {
             slot.abandon();
             self.told.push(slot);
         }
@@ -135,13 +131,11 @@ impl Desk {
     }
 
     fn remove(&mut self, id: RequestId) -> Option<Arc<Slot>> {
-        let place = self.table.get_mut(id.slot())?;
-        place.take_if(|(known, _)| *known == id).map(|(_, slot)| slot)
+        self.table.remove(id.pack())
     }
 
     fn find(&self, id: RequestId) -> Option<&Arc<Slot>> {
-        let (known, slot) = self.table.get(id.slot())?.as_ref()?;
-        (*known == id).then_some(slot)
+        self.table.get(id.pack())
     }
 
     fn watch(&mut self, slot: Arc<Slot>) {
