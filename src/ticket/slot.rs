@@ -310,26 +310,16 @@ impl Slot {
     /// Gives the acquire up if the caller's own time limit has passed. True: the engine is to be
     /// told ([`ReasonKind::Deadline`]), and the others woken.
     pub fn expire(&self, now: Mono) -> bool {
-        let mut state = self.state.load(Ordering::Acquire);
-        loop {
-            let phase = state & PHASE;
-            #[cfg(canary)]
-            let now = if crate::canary!(one_return_in_time) { Mono(now.0 / 2) } else { now };
-            if phase >= GRANTED || now < self.limit(phase) {
-                return false;
-            }
-            let to = if phase == UNSENT { OVERDUE_UNSENT } else { OVERDUE_SENT };
-            // The exact phase whose limit has passed, or not at all.
-            match self.state.compare_exchange_weak(
-                state,
-                state & !PHASE | to,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
+        #[cfg(canary)]
+        let now = if crate::canary!(one_return_in_time) { Mono(now.0 / 2) } else { now };
+        // The exact phase whose limit has passed, or not at all.
+        let overdue = |phase| match phase {
+            GRANTED.. => None,
+            _ if now < self.limit(phase) => None,
+            UNSENT => Some(OVERDUE_UNSENT),
+            _ => Some(OVERDUE_SENT),
+        };
+        self.move_by(overdue).is_some()
     }
 
     /// [`Slot::expire`] for a caller who does not wait: one that comes long after the limit may
