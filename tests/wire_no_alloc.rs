@@ -1,12 +1,13 @@
 //! Decoding allocates nothing, whatever a peer sends and however it arrives.
 
+#[path = "common/counting.rs"]
+mod counting;
 #[path = "common/vectors.rs"]
 mod vectors;
 
 use lockclient::wire::{
     ClientFrame, Decoder, FromClient, FromServer, Key, client_proof, same_proof,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use vectors::{Side, vectors};
@@ -16,42 +17,12 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-struct Counting;
-
 fn count() {
     ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-#[allow(unsafe_code)]
-// SAFETY: every call goes to the system's allocator as it came. Counting does not allocate: the
-// cell is initialized at compile time and has no destructor to register.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: counting::Counting = counting::Counting;
 
 /// How often `work` allocated on this thread.
 fn allocations(work: impl FnOnce()) -> u64 {

@@ -2,10 +2,11 @@
 //! server, from its sockets to its sockets.
 
 mod common;
+#[path = "../../tests/common/counting.rs"]
+mod counting;
 
 use common::{Answer, Peer, plain, start};
 use lockclient::wire::ClientFrame;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,44 +19,14 @@ thread_local! {
 /// Allocations of all other threads.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-struct Counting;
-
 fn count() {
     if !CLIENT.get() {
         ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-#[allow(unsafe_code)]
-// SAFETY: every call goes to the system's allocator as it came. Counting does not allocate: the
-// cell is initialized at compile time and has no destructor to register.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: counting::Counting = counting::Counting;
 
 /// Runs `work` until all has its size, and then says how often the server allocates when it is
 /// run again as often.
