@@ -44,7 +44,8 @@ pub(crate) struct Index {
     buckets: Pages<Bucket>,
     /// The buckets behind others.
     behind: Pages<Bucket>,
-    free: Vec<u32>,
+    /// The first of those that are not in use, each of which knows the next.
+    free: u32,
     len: usize,
 }
 
@@ -54,7 +55,7 @@ impl Index {
         for _ in 0..FIRST_BUCKETS {
             buckets.push(EMPTY);
         }
-        Index { buckets, behind: Pages::default(), free: Vec::new(), len: 0 }
+        Index { buckets, behind: Pages::default(), free: NONE, len: 0 }
     }
 
     /// Entries.
@@ -149,12 +150,12 @@ impl Index {
     /// Puts what is in a full bucket behind it.
     fn push(&mut self, home: u32) {
         let full = std::mem::replace(self.buckets.get_mut(home), EMPTY);
-        let number = match self.free.pop() {
-            Some(number) => {
-                *self.behind.get_mut(number) = full;
+        let number = match self.free {
+            NONE => self.behind.push(full),
+            number => {
+                self.free = std::mem::replace(self.behind.get_mut(number), full).next;
                 number
             }
-            None => self.behind.push(full),
         };
         self.buckets.get_mut(home).next = number;
     }
@@ -162,8 +163,16 @@ impl Index {
     /// Puts the bucket behind an empty one into its place.
     fn pull(&mut self, home: u32) {
         let next = self.buckets.get(home).next;
-        *self.buckets.get_mut(home) = self.behind.get(next).clone();
-        self.free.push(next);
+        *self.buckets.get_mut(home) = self.free(next);
+    }
+
+    /// Takes a bucket behind others out of use, and gives what was in it.
+    fn free(&mut self, number: u32) -> Bucket {
+        let freed = self.behind.get_mut(number);
+        let content = freed.clone();
+        freed.next = self.free;
+        self.free = number;
+        content
     }
 
     /// Adds a bucket, and moves to it what belongs there of the one that it is split from.
@@ -178,8 +187,7 @@ impl Index {
             if chain.next == NONE {
                 break;
             }
-            self.free.push(chain.next);
-            chain = self.behind.get(chain.next).clone();
+            chain = self.free(chain.next);
         }
     }
 }
