@@ -77,6 +77,9 @@ pub(super) struct Ledger {
     pub(super) held: Vec<(u64, String)>,
 }
 
+/// CON-3: a burst of 8, and 10 more.
+const DIALS_A_SECOND: usize = 18;
+
 impl Ledger {
     pub(super) fn new(settings: Settings, begun: Now) -> Ledger {
         Ledger {
@@ -378,8 +381,14 @@ impl Ledger {
         assert!((queued..=queued + unclear).contains(&counters.queued_now), "queued");
         // What was given up stays in flight until its connection has gone.
         assert!(counters.in_flight_now >= flying, "in flight");
-        let open = world.sockets.values().filter(|s| s.state != State::Closed).count();
-        assert!(open <= 2 * (self.settings.connections + 2) * self.settings.endpoints.len());
+        // One that lingers was used, or at least dialled, within the last second.
+        let most = (self.settings.connections + 2) * self.settings.endpoints.len();
+        let count = |lingering: bool| {
+            let open = world.sockets.values().map(|s| s.state).filter(|s| *s != State::Closed);
+            open.filter(|state| (*state == State::HalfClosed) == lingering).count()
+        };
+        assert!(count(false) <= most, "{} connections", count(false));
+        assert!(count(true) <= most + DIALS_A_SECOND, "{} of them linger", count(true));
     }
 
     /// What must hold whenever the timers have been looked at.
