@@ -68,6 +68,7 @@ impl World {
                     Some(link) => {
                         self.cluster.outputs[link as usize].queued = false;
                         self.server_write(link);
+                        time = self.slow_syncs();
                         Step::Write
                     }
                     None => Step::End,
