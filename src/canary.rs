@@ -19,6 +19,7 @@ const NAMES: &[&str] = &[
     "a_last_read_decides",
     "definite_means_answered",
     "proven_lease_is_a_lower_bound",
+    "leases_begin_after_their_requests",
     "holders_never_overlap",
     "tokens_grow",
     "tokens_survive_restarts",

@@ -16,6 +16,7 @@ mod queues;
 mod stats;
 mod table;
 mod time;
+mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use histogram::{BOUNDS_MS, Histogram};
 pub use inspect::Held;
 pub use stats::{Refusals, Stats};
 pub use time::Time;
+pub use turn::Turn;
 
 use admission::Admission;
 use authority::Authority;
@@ -296,15 +298,14 @@ impl Core {
 
     /// Ends the leases and the waits whose end has come.
     pub fn advance(&mut self, now: Time, out: &mut impl Answers) {
-        self.advance_to(now, now, out);
+        self.advance_in(Turn::begin(now), out);
     }
 
-    /// As [`Core::advance`], for whoever has looked at the connections at `seen` and has read from
-    /// them since: only what had ended by then ends, lest it be granted to a connection whose own
-    /// end nobody has looked for. What is granted is granted `now`.
-    pub fn advance_to(&mut self, seen: Time, now: Time, out: &mut impl Answers) {
+    /// As [`Core::advance`], in a turn that may have read since it looked at its connections.
+    pub fn advance_in(&mut self, turn: Turn, out: &mut impl Answers) {
+        let now = turn.now();
         self.is_active(now);
-        while let Some(due) = self.lease_ends.pop_due(seen, &mut self.table) {
+        while let Some(due) = self.lease_ends.pop_due(turn.looked(), &mut self.table) {
             let lock = self.table.get(due.slot);
             if lock.token == 0 {
                 continue;
@@ -319,7 +320,7 @@ impl Core {
                 self.lease_ends.schedule(due.slot, lease_end, token, &mut self.table);
             }
         }
-        while let Some(due) = self.wait_ends.pop_due(seen, &mut self.waiters) {
+        while let Some(due) = self.wait_ends.pop_due(turn.looked(), &mut self.waiters) {
             let waiter = self.waiters.get(due.slot);
             if waiter.arrival == 0 {
                 continue;

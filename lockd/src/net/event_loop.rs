@@ -10,7 +10,7 @@ use super::listener::Listener;
 use super::notice::Notices;
 use super::outputs::Outputs;
 use super::penalties::Penalties;
-use crate::core::{ConnectionId, Core, Deadlines, Held, NEVER, Refusals, Slots, Time};
+use crate::core::{ConnectionId, Core, Deadlines, Held, NEVER, Refusals, Slots, Time, Turn};
 use crate::secrets::Secret;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -106,12 +106,8 @@ pub(crate) struct EventLoop {
     pub(super) undone: Vec<(u64, Key)>,
     pub(super) buffer: Box<[u8; READ]>,
     pub(super) output_bound: usize,
-    /// When this turn looked at what is ready.
-    seen: Time,
-    /// Not before anything that was read. A lease counts from its grant, and a client's proof of it
-    /// from a sending that the grant came after: a grant in the name of a moment before the read
-    /// would end before the client can know.
-    pub(super) now: Time,
+    /// This turn's moments, or the last one's.
+    pub(super) turn: Turn,
     pub(super) stats: Stats,
     pub(super) notices: Notices,
     pub(super) penalties: Penalties,
@@ -168,8 +164,7 @@ impl EventLoop {
             undone: Vec::new(),
             buffer: Box::new([0; READ]),
             output_bound: setup.max_waiters_per_connection.saturating_mul(MAX_FRAME),
-            seen: clock::now(),
-            now: clock::now(),
+            turn: Turn::begin(clock::now()),
             stats: Stats::default(),
             notices: Notices::default(),
             penalties: Penalties::new(setup.max_connections),
@@ -191,7 +186,7 @@ impl EventLoop {
         loop {
             self.turn()?;
             let done = self.ready.is_empty() && !self.has_pending_answers();
-            if done || self.now >= end {
+            if done || self.turn.now() >= end {
                 break;
             }
         }
@@ -203,8 +198,8 @@ impl EventLoop {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        let accepting =
-            self.accept_after <= self.now && self.listeners.iter().any(|accepting| accepting.ready);
+        let accepting = self.accept_after <= self.turn.now()
+            && self.listeners.iter().any(|accepting| accepting.ready);
         let busy = accepting || !self.ready.is_empty();
         let mut timeout = if busy {
             Some(Duration::ZERO)
@@ -224,19 +219,18 @@ impl EventLoop {
             }
             timeout = Some(Duration::ZERO);
         }
-        self.seen = clock::now();
-        self.now = self.seen;
+        self.turn = Turn::begin(clock::now());
         self.accept_all();
         self.read_all();
-        self.core.advance_to(self.seen, self.now, &mut self.outputs);
+        self.core.advance_in(self.turn, &mut self.outputs);
         self.end_overdue();
         self.write_all();
         self.say_limits();
         if woken {
             self.obey();
         }
-        if self.sweep_at <= self.now {
-            self.sweep_at = self.now.after(SWEEP);
+        if self.sweep_at <= self.turn.now() {
+            self.sweep_at = self.turn.now().after(SWEEP);
         }
         let wanted = [self.core.next_deadline(), self.deadlines.next(), self.accept_again()];
         let next = wanted.into_iter().flatten().fold(self.sweep_at, Time::min);
@@ -293,7 +287,7 @@ impl EventLoop {
     }
 
     fn accept_all(&mut self) {
-        if self.accept_after > self.now {
+        if self.accept_after > self.turn.now() {
             return;
         }
         for number in 0..self.listeners.len() {
@@ -306,10 +300,10 @@ impl EventLoop {
                         self.listeners[number].ready = false;
                     }
                     Err(error) if is_shortage(&error) => {
-                        if let Some(unsaid) = self.notices.shortage.due(self.now) {
+                        if let Some(unsaid) = self.notices.shortage.due(self.turn.now()) {
                             tracing::warn!(%error, unsaid, "cannot accept; trying again soon");
                         }
-                        self.accept_after = self.now.after(ACCEPT_PAUSE);
+                        self.accept_after = self.turn.now().after(ACCEPT_PAUSE);
                         return;
                     }
                     // The connection ended before it was accepted.
@@ -321,13 +315,13 @@ impl EventLoop {
 
     /// When to accept again, if it is put off.
     fn accept_again(&self) -> Option<Time> {
-        (self.accept_after > self.now).then_some(self.accept_after)
+        (self.accept_after > self.turn.now()).then_some(self.accept_after)
     }
 
     fn open(&mut self, socket: Socket, peer: Peer) {
         if self.connections.len() - self.free.len() >= self.max_connections {
             self.stats.refused += 1;
-            if let Some(unsaid) = self.notices.refused.due(self.now) {
+            if let Some(unsaid) = self.notices.refused.due(self.turn.now()) {
                 let max = self.max_connections;
                 tracing::warn!(%peer, max, unsaid, "too many connections: this one is closed");
             }
@@ -354,10 +348,10 @@ impl EventLoop {
         self.stats.accepted += 1;
         self.outputs.open(number);
         let nonce = secure.then_some(nonce);
-        let session = Session::new(ConnectionId(number), nonce, self.now, &mut self.outputs);
+        let session = Session::new(ConnectionId(number), nonce, self.turn.now(), &mut self.outputs);
         tracing::debug!(%peer, number, "connection accepted");
         let (serial, idle) = (self.serials, self.idle_timeout);
-        let connection = Connection::new(socket, peer, session, serial, idle, self.now);
+        let connection = Connection::new(socket, peer, session, serial, idle, self.turn.now());
         self.connections[number as usize] = Some(connection);
         self.schedule(number);
     }
@@ -402,17 +396,17 @@ impl EventLoop {
     }
 
     fn end_overdue(&mut self) {
-        while let Some(due) = self.deadlines.pop_due(self.seen, &mut self.earliest) {
+        while let Some(due) = self.deadlines.pop_due(self.turn.looked(), &mut self.earliest) {
             let Some(connection) = &mut self.connections[due.slot as usize] else { continue };
             let waits = self.core.waiters_of(ConnectionId(due.slot)) > 0;
             if connection.is_idle() && (waits || self.outputs.get(due.slot).pending() > 0) {
                 // It need not say anything while it waits, nor before it has its answer.
-                connection.heard = self.now;
+                connection.heard = self.turn.now();
             }
             if connection.is_about_to_send() {
-                connection.progress = self.now;
+                connection.progress = self.turn.now();
             }
-            if connection.serial != due.stamp || !connection.is_overdue(self.seen) {
+            if connection.serial != due.stamp || !connection.is_overdue(self.turn.looked()) {
                 self.schedule(due.slot);
                 continue;
             }
@@ -421,7 +415,7 @@ impl EventLoop {
                 continue;
             }
             self.stats.overdue += 1;
-            if let Some(unsaid) = self.notices.overdue.due(self.now) {
+            if let Some(unsaid) = self.notices.overdue.due(self.turn.now()) {
                 let (peer, what) = (connection.peer, connection.overdue_for());
                 tracing::warn!(%peer, what, unsaid, "peer took too long: connection closed");
             }
@@ -436,7 +430,7 @@ impl EventLoop {
     fn say_limits(&mut self) {
         let (admitting, refusals) = (self.core.is_admitting(), self.core.refusals());
         if admitting != self.admitting
-            && let Some(unsaid) = self.notices.admission.due(self.now)
+            && let Some(unsaid) = self.notices.admission.due(self.turn.now())
         {
             let stats = self.core.stats();
             let (held, waiters) = (stats.held, stats.waiters);
@@ -448,13 +442,13 @@ impl EventLoop {
         }
         let refused = refusals.full_queue - self.refusals.full_queue;
         if refused > 0
-            && let Some(unsaid) = self.notices.full_queue.due(self.now)
+            && let Some(unsaid) = self.notices.full_queue.due(self.turn.now())
         {
             tracing::warn!(refused, unsaid, "a queue is full: acquires refused");
         }
         let refused = refusals.tokenless - self.refusals.tokenless;
         if refused > 0
-            && let Some(unsaid) = self.notices.tokenless.due(self.now)
+            && let Some(unsaid) = self.notices.tokenless.due(self.turn.now())
         {
             tracing::warn!(refused, unsaid, "no token can be issued any more: waiters refused");
         }
@@ -471,7 +465,8 @@ impl EventLoop {
                 }
                 Command::Inspect { prefix, from, limit, reply } => {
                     let prefix = prefix.as_bytes();
-                    let _ = reply.send(self.core.inspect(prefix, from, PIECE, limit, self.now));
+                    let _ =
+                        reply.send(self.core.inspect(prefix, from, PIECE, limit, self.turn.now()));
                 }
                 Command::Secrets(secrets) => self.secrets = secrets,
                 Command::Stop => self.stopping = true,

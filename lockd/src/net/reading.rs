@@ -71,14 +71,14 @@ impl EventLoop {
                 Err(_) => return self.break_off(number),
             };
             self.stats.bytes_in += count as u64;
-            self.now = clock::now();
-            connection.heard = self.now;
+            self.turn.has_read(clock::now());
+            connection.heard = self.turn.now();
             let connection_ending = connection.ending;
             // A short read has taken all there was. Only an end may be left to see.
             connection.readable = count == READ || connection_ending;
             let received = connection.session.receive(
                 &self.buffer[..count],
-                self.now,
+                self.turn.now(),
                 &self.secrets,
                 &mut self.core,
                 &mut self.outputs,
@@ -99,7 +99,7 @@ impl EventLoop {
         match &mut self.connections[number as usize] {
             Some(connection) => connection.session.receive(
                 bytes,
-                self.now,
+                self.turn.now(),
                 &self.secrets,
                 &mut self.core,
                 &mut self.outputs,
@@ -115,15 +115,17 @@ impl EventLoop {
             match fault {
                 Fault::BadRequest => {
                     self.stats.bad_requests += 1;
-                    if let Some(unsaid) = self.notices.bad_request.due(self.now) {
+                    if let Some(unsaid) = self.notices.bad_request.due(self.turn.now()) {
                         tracing::warn!(%peer, unsaid, "malformed frame: connection closed");
                     }
                 }
                 Fault::AuthFailed => {
                     self.stats.auth_failed += 1;
                     let late = !self.stopping
-                        && peer.0.is_some_and(|from| self.penalties.failed(from.ip(), self.now));
-                    if let Some(unsaid) = self.notices.auth_failed.due(self.now) {
+                        && peer
+                            .0
+                            .is_some_and(|from| self.penalties.failed(from.ip(), self.turn.now()));
+                    if let Some(unsaid) = self.notices.auth_failed.due(self.turn.now()) {
                         tracing::warn!(%peer, late, unsaid, "authentication failed: connection closed");
                     }
                     if late {
@@ -139,7 +141,7 @@ impl EventLoop {
     fn hold(&mut self, number: u32) {
         let Some(connection) = &mut self.connections[number as usize] else { return };
         self.stats.auth_slowed += 1;
-        connection.hold(self.now);
+        connection.hold(self.turn.now());
         self.schedule(number);
     }
 
@@ -164,7 +166,7 @@ impl EventLoop {
         self.let_go(number);
         let Some(connection) = &mut self.connections[number as usize] else { return };
         connection.life = Life::Draining { linger };
-        connection.progress = self.now;
+        connection.progress = self.turn.now();
         connection.unread = Vec::new();
         self.core.disconnect(ConnectionId(number));
         self.undo_grants(number, mark);
@@ -187,7 +189,7 @@ impl EventLoop {
         });
         // In the order in which they were granted.
         for (token, key) in self.undone.drain(..) {
-            self.core.undo(token, key.as_bytes(), self.now, &mut self.outputs);
+            self.core.undo(token, key.as_bytes(), self.turn.now(), &mut self.outputs);
         }
     }
 }

@@ -32,7 +32,7 @@ impl EventLoop {
                 Ok(Some(count)) => {
                     outbox.accepted(count);
                     self.stats.bytes_out += count as u64;
-                    connection.progress = self.now;
+                    connection.progress = self.turn.now();
                     if outbox.pending() > 0 {
                         return self.outputs.queue(number);
                     }
@@ -58,10 +58,10 @@ impl EventLoop {
         connection.paused = !connection.paused;
         if connection.paused {
             self.stats.paused += 1;
-            connection.session.pause(self.now);
-            connection.progress = self.now;
+            connection.session.pause(self.turn.now());
+            connection.progress = self.turn.now();
         } else {
-            connection.session.resume(self.now);
+            connection.session.resume(self.turn.now());
         }
         self.schedule(number);
         self.read_again(number);
@@ -79,7 +79,7 @@ impl EventLoop {
         if !linger || connection.socket.shutdown(Shutdown::Write).is_err() {
             return self.close(number);
         }
-        connection.linger(self.now);
+        connection.linger(self.turn.now());
         self.schedule(number);
         self.read_again(number);
     }

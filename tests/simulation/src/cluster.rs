@@ -1,22 +1,20 @@
 //! The servers: `lockd`'s lock table and sessions, on nodes of which one leads.
 
 use crate::disk::SimulatedDisk;
-use crate::faults::Kind;
 use crate::ledger::BOGUS_TOKEN;
 use crate::log::Log;
 use crate::net::Link;
 use crate::record::Record;
+use crate::server::Step;
 use crate::time::{Clock, SECOND, Time};
 use crate::world::{Event, World, endpoint_name, key_index};
 use lockclient::wire::{PROBE_KEY, ServerFrame};
 use lockd::Secret;
-use lockd::core::{Answers, ConnectionId, Core, Limits, Time as CoreTime};
+use lockd::core::{Answers, ConnectionId, Core, Limits, Time as CoreTime, Turn};
 use lockd::outbox::Outbox;
-use lockd::session::{PROGRESS, Session};
+use lockd::session::Session;
 use lockd::state::State;
-
-/// How long a connection that the server ended may take to be closed by its peer.
-const LINGER: Time = SECOND;
+use std::collections::VecDeque;
 
 /// Where a connection stands, for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +46,45 @@ pub(crate) struct Output {
 pub(crate) struct Node {
     pub(crate) up: bool,
     pub(crate) paused_until: Time,
-    pub(crate) ready: Vec<u32>,
+    /// This turn's moments, or the last one's.
+    pub(crate) turn: Turn,
+    /// The thread is stopped in its turn, and goes on here; not before `resume_at`.
+    pub(crate) stopped: Option<Step>,
+    pub(crate) resume_at: Time,
+    /// Connections to read from in the next turn, each once.
+    pub(crate) ready: VecDeque<u32>,
+    /// Those that this turn found ready and has not read from yet.
+    pub(crate) reading: VecDeque<u32>,
+    /// Connections with something to send, each once.
+    pub(crate) queued: Vec<u32>,
+    /// The next turn looks for peers whose time is up.
+    pub(crate) sweep: bool,
     /// Its open connections.
     pub(crate) links: Vec<u32>,
+}
+
+impl Node {
+    fn new() -> Node {
+        Node {
+            up: true,
+            paused_until: 0,
+            turn: Turn::begin(CoreTime::default()),
+            stopped: None,
+            resume_at: 0,
+            ready: VecDeque::new(),
+            reading: VecDeque::new(),
+            queued: Vec::new(),
+            sweep: false,
+            links: Vec::new(),
+        }
+    }
+
+    /// The process ends, wherever its thread is. Returns its connections.
+    pub(crate) fn die(&mut self) -> Vec<u32> {
+        let links = std::mem::take(&mut self.links);
+        *self = Node { up: false, ..Node::new() };
+        links
+    }
 }
 
 /// All servers. The lock table is one: a cluster agrees on it.
@@ -69,7 +103,6 @@ pub(crate) struct Cluster {
     /// By connection.
     pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) outputs: Vec<Output>,
-    pub(crate) queued: Vec<u32>,
     pub(crate) timer_at: Time,
     pub(crate) last_token: u64,
     pub(crate) longest_lease: u64,
@@ -77,16 +110,26 @@ pub(crate) struct Cluster {
 }
 
 /// Where answers go: into outboxes, and, if they are grants, into the log.
-struct Sink<'a> {
+pub(crate) struct Sink<'a> {
     outputs: &'a mut [Output],
-    queued: &'a mut Vec<u32>,
-    links: &'a [Link],
+    nodes: &'a mut [Node],
+    pub(crate) links: &'a [Link],
     log: &'a mut Log,
     clock: &'a Clock,
     last_token: &'a mut u64,
     longest_lease: &'a mut u64,
     t: Time,
+    /// The moment that the table is told.
+    now: CoreTime,
     instead: Option<Instead>,
+}
+
+/// What a node needs to answer: the table that it asks, its secrets, the moment, the way out.
+pub(crate) struct Serving<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) secrets: &'a [Secret],
+    pub(crate) turn: Turn,
+    pub(crate) sink: Sink<'a>,
 }
 
 impl Answers for Sink<'_> {
@@ -110,7 +153,7 @@ impl Answers for Sink<'_> {
         }
         if !output.queued {
             output.queued = true;
-            self.queued.push(to.0);
+            self.nodes[self.links[to.0 as usize].node].queued.push(to.0);
         }
         if let ServerFrame::TimedOut { owner, .. } = frame
             && self.instead.is_none()
@@ -133,29 +176,20 @@ impl Answers for Sink<'_> {
             let ledger = &self.log.ledger;
             let lease = ledger.attempt(client, owner).map_or(0, |at| ledger.call(at.call).lease);
             let lease = u64::from(lease) * SECOND;
-            let lease_end = self.clock.when_boot(self.clock.boot(self.t) + lease);
+            // A turn takes time: the moment that the table was told may be over.
+            let now = self.now.as_nanos();
+            let begins = match now == self.clock.boot(self.t) {
+                true => self.t,
+                false => self.clock.when_boot(now),
+            };
+            let lease_end = self.clock.when_boot(now + lease);
             *self.last_token = token.max(*self.last_token);
             *self.longest_lease = lease.max(*self.longest_lease);
             let key = key_index(key);
-            self.log.add(self.t, Record::Grant { client, owner, key, token, lease_end });
+            let grant = Record::Grant { client, owner, key, token, begins, lease_end };
+            self.log.add(self.t, grant);
         }
     }
-}
-
-macro_rules! sink {
-    ($world:ident, $cluster:ident, $instead:expr) => {
-        Sink {
-            outputs: &mut $cluster.outputs,
-            queued: &mut $cluster.queued,
-            links: &$world.links,
-            log: &mut $world.log,
-            clock: &$cluster.clock,
-            last_token: &mut $cluster.last_token,
-            longest_lease: &mut $cluster.longest_lease,
-            t: $world.t,
-            instead: $instead,
-        }
-    };
 }
 
 impl Cluster {
@@ -166,7 +200,6 @@ impl Cluster {
         clock: Clock,
         journal: Option<(SimulatedDisk, u64)>,
     ) -> Cluster {
-        let node = || Node { up: true, paused_until: 0, ready: Vec::new(), links: Vec::new() };
         let mut follower = Core::new(limits, 1, 1);
         follower.quarantine(CoreTime::from_nanos(u64::MAX));
         let core = match &journal {
@@ -181,13 +214,12 @@ impl Cluster {
             follower,
             clock,
             leader: Some(0),
-            nodes: std::iter::repeat_with(node).take(nodes).collect(),
+            nodes: std::iter::repeat_with(Node::new).take(nodes).collect(),
             secrets: secret.into_iter().filter_map(|secret| Secret::new(secret).ok()).collect(),
             limits,
             journal,
             sessions: Vec::new(),
             outputs: Vec::new(),
-            queued: Vec::new(),
             timer_at: Time::MAX,
             last_token: 0,
             longest_lease: 0,
@@ -214,6 +246,36 @@ impl World {
         }
     }
 
+    /// What a node answers with: in its own name, or `instead`.
+    pub(crate) fn serving(&mut self, node: usize, instead: Option<Instead>) -> Serving<'_> {
+        let Cluster {
+            core,
+            follower,
+            clock,
+            nodes,
+            secrets,
+            outputs,
+            last_token,
+            longest_lease,
+            ..
+        } = &mut self.cluster;
+        let turn = nodes[node].turn;
+        let sink = Sink {
+            outputs,
+            nodes,
+            links: &self.links,
+            log: &mut self.log,
+            clock,
+            last_token,
+            longest_lease,
+            t: self.t,
+            now: turn.now(),
+            instead,
+        };
+        let core = if instead.is_none() { core } else { follower };
+        Serving { core, secrets, turn, sink }
+    }
+
     /// A dialled connection has reached its node.
     pub(crate) fn accept(&mut self, link: u32) {
         let node = self.links[link as usize].node;
@@ -232,33 +294,12 @@ impl World {
             nonce
         });
         let now = cluster.now(self.t);
-        let mut sink = sink!(self, cluster, None);
+        let Serving { mut sink, .. } = self.serving(node, None);
         let session = Session::new(ConnectionId(link), nonce, now, &mut sink);
-        cluster.sessions[at] = Some(session);
-        cluster.nodes[node].links.push(link);
+        self.cluster.sessions[at] = Some(session);
+        self.cluster.nodes[node].links.push(link);
         self.links[at].server_open = true;
         self.node_turn(node);
-    }
-
-    /// A node has something to read, or to do.
-    pub(crate) fn node_turn(&mut self, node: usize) {
-        if !self.cluster.is_running(node, self.t) {
-            return;
-        }
-        let mut ready = std::mem::take(&mut self.cluster.nodes[node].ready);
-        for link in ready.drain(..) {
-            self.links[link as usize].server_ready = false;
-            self.server_read(link);
-        }
-        self.cluster.nodes[node].ready = ready;
-        if self.cluster.leader == Some(node) {
-            let cluster = &mut self.cluster;
-            let now = cluster.now(self.t);
-            let mut sink = sink!(self, cluster, None);
-            cluster.core.advance(now, &mut sink);
-        }
-        self.server_write_all();
-        self.set_server_timer();
     }
 
     pub(crate) fn set_server_timer(&mut self) {
@@ -278,233 +319,35 @@ impl World {
             return;
         }
         self.cluster.timer_at = Time::MAX;
-        match self.cluster.leader {
-            Some(leader) if self.cluster.is_running(leader, self.t) => self.node_turn(leader),
-            // The turn after the pause, or after the election, looks at it.
-            _ => {}
+        // If it cannot now, the turn after the pause, or after the election, looks at it.
+        if let Some(leader) = self.cluster.leader {
+            self.node_turn(leader);
         }
     }
 
     /// Marks a connection for its node's next turn, and has it at once if the node runs.
     pub(crate) fn wake_server(&mut self, link: u32) {
-        let (node, open) = {
-            let link = &mut self.links[link as usize];
-            (link.node, link.server_open)
-        };
-        if !open {
-            return;
-        }
-        if !std::mem::replace(&mut self.links[link as usize].server_ready, true) {
-            self.cluster.nodes[node].ready.push(link);
-        }
+        let Some(node) = self.mark_ready(link) else { return };
         self.node_turn(node);
     }
 
-    pub(crate) fn server_read(&mut self, number: u32) {
-        let at = number as usize;
-        let link = &mut self.links[at];
+    /// Has the connection read from in the next turn. Returns its node, unless it is closed.
+    pub(crate) fn mark_ready(&mut self, number: u32) -> Option<usize> {
+        let link = &mut self.links[number as usize];
         if !link.server_open {
-            return;
+            return None;
         }
-        let node = link.node;
-        if self.cluster.outputs[at].life != Life::Open {
-            let rest = link.up.readable().len();
-            link.up.consume(rest);
-            let ended = link.up.is_at_end() || link.server_reset;
-            if ended && matches!(self.cluster.outputs[at].life, Life::Lingering { .. }) {
-                self.server_close(number);
-            }
-            return;
+        if !std::mem::replace(&mut link.server_ready, true) {
+            self.cluster.nodes[link.node].ready.push_back(number);
         }
-        let mark = self.cluster.outputs[at].outbox.mark();
-        loop {
-            let instead = self.instead(node);
-            let cluster = &mut self.cluster;
-            let Some(mut session) = cluster.sessions[at].take() else { return };
-            let input = self.links[at].up.readable();
-            if input.is_empty() {
-                cluster.sessions[at] = Some(session);
-                break;
-            }
-            let now = cluster.now(self.t);
-            let mut sink = sink!(self, cluster, instead);
-            let core = match instead {
-                None => &mut cluster.core,
-                Some(_) => &mut cluster.follower,
-            };
-            let received = session.receive(input, now, &cluster.secrets, core, &mut sink);
-            cluster.sessions[at] = Some(session);
-            let link = &mut self.links[at];
-            link.up.consume(received.consumed);
-            if std::mem::take(&mut link.client_blocked) {
-                let at = self.t + self.plan.latency.0;
-                self.push(at, Event::Writable { link: number });
-            }
-            if received.over.is_some() {
-                self.server_end(number, true, mark);
-                return;
-            }
-        }
-        if self.links[at].server_reset {
-            self.break_off(number);
-        } else if self.links[at].up.is_at_end() {
-            let cluster = &mut self.cluster;
-            if let Some(mut session) = cluster.sessions[at].take() {
-                session.end_of_stream(&mut sink!(self, cluster, None));
-                cluster.sessions[at] = Some(session);
-            }
-            self.server_end(number, false, mark);
-        }
+        Some(link.node)
     }
 
-    /// The connection is over; answers that were decided are still written.
-    pub(crate) fn server_end(&mut self, number: u32, linger: bool, mark: usize) {
-        self.cluster.outputs[number as usize].life = Life::Draining { linger, since: self.t };
-        self.cluster.core.disconnect(ConnectionId(number));
-        self.undo_grants(number, mark);
-        self.queue_output(number);
-    }
-
-    pub(crate) fn queue_output(&mut self, number: u32) {
-        let output = &mut self.cluster.outputs[number as usize];
-        if !std::mem::replace(&mut output.queued, true) {
-            self.cluster.queued.push(number);
-        }
-    }
-
-    pub(crate) fn break_off(&mut self, number: u32) {
-        self.cluster.core.disconnect(ConnectionId(number));
-        self.undo_grants(number, usize::MAX);
-        self.server_close(number);
-    }
-
-    pub(crate) fn undo_grants(&mut self, number: u32, mark: usize) {
-        let cluster = &mut self.cluster;
-        let node = self.links[number as usize].node;
-        let mut undone: Vec<(u64, Vec<u8>)> = Vec::new();
-        cluster.outputs[number as usize]
-            .outbox
-            .withdraw_grants(mark, |token, key| undone.push((token, key.to_vec())));
-        // One that leads no more cannot undo: the lease's end is the safety net.
-        if cluster.leader != Some(node) {
-            return;
-        }
-        let now = cluster.now(self.t);
-        for (token, key) in undone {
-            self.log.add(self.t, Record::Undo { token });
-            let mut sink = sink!(self, cluster, None);
-            cluster.core.undo(token, &key, now, &mut sink);
-        }
-    }
-
-    /// Closes the server's side. What is on its way still arrives.
-    pub(crate) fn server_close(&mut self, number: u32) {
-        let at = number as usize;
-        self.cluster.sessions[at] = None;
-        self.cluster.outputs[at].outbox = Outbox::default();
-        let node = self.links[at].node;
-        self.cluster.nodes[node].links.retain(|link| *link != number);
-        self.links[at].server_open = false;
-        self.finish_down(number);
-        self.links[at].release_if_dead();
-    }
-
-    pub(crate) fn finish_down(&mut self, number: u32) {
-        let at = self.flight(number);
-        if let Some(at) = self.links[number as usize].down.finish(at) {
-            self.push(at, Event::Arrive { link: number, down: true });
-        }
-    }
-
-    pub(crate) fn server_write_all(&mut self) {
-        while let Some(number) = self.cluster.queued.pop() {
-            self.cluster.outputs[number as usize].queued = false;
-            self.server_write(number);
-        }
-    }
-
-    /// Sends what a connection's outbox holds, as far as the socket takes it.
-    pub(crate) fn server_write(&mut self, number: u32) {
-        let at = number as usize;
-        if !self.links[at].server_open {
-            return;
-        }
-        while self.cluster.outputs[at].outbox.pending() > 0 {
-            if self.links[at].server_reset || self.cluster.outputs[at].shut {
-                return self.break_off(number);
-            }
-            let batch = self.cluster.outputs[at].outbox.batch().len();
-            let mut count = batch.min(self.links[at].down.room());
-            let cut_short = count > 1 && self.faults.happens(Kind::ServerPartialWrite);
-            if cut_short {
-                count = self.faults.rng(Kind::ServerPartialWrite).below(count as u64) as usize;
-            }
-            if count > 0 {
-                let arrives = self.flight(number);
-                let link = &mut self.links[at];
-                if link.client_open {
-                    let bytes = &self.cluster.outputs[at].outbox.batch()[..count];
-                    let arrives = link.down.send(bytes, arrives);
-                    self.push(arrives, Event::Arrive { link: number, down: true });
-                } else {
-                    // The peer has gone: the next call will find out.
-                    self.push(arrives, Event::ServerReset { link: number });
-                }
-                self.cluster.outputs[at].outbox.accepted(count);
-            }
-            if count < batch {
-                self.links[at].server_blocked = true;
-                if cut_short {
-                    let later = self.faults.duration(Kind::ServerPartialWrite);
-                    self.push(self.t + later, Event::ServerWritable { link: number });
-                }
-                break;
-            }
-        }
-        if let Life::Draining { linger, .. } = self.cluster.outputs[at].life {
-            if self.cluster.outputs[at].outbox.pending() > 0 {
-                self.undo_grants(number, usize::MAX);
-            }
-            if self.cluster.outputs[at].outbox.pending() > 0 {
-                return;
-            }
-            if linger {
-                self.finish_down(number);
-                let until = self.t + LINGER;
-                self.cluster.outputs[at].life = Life::Lingering { until };
-            } else {
-                self.server_close(number);
-            }
-        }
-    }
-
-    /// Ends connections whose peer's time is up. Comes by once a second.
+    /// A second has passed: in their next turns the servers look for peers whose time is up.
     pub(crate) fn sweep(&mut self) {
         self.look_at_disk();
-        let now = self.cluster.now(self.t);
-        let progress = PROGRESS.as_nanos() as Time;
         for node in 0..self.cluster.nodes.len() {
-            if !self.cluster.is_running(node, self.t) {
-                continue;
-            }
-            for number in self.cluster.nodes[node].links.clone() {
-                let at = number as usize;
-                match self.cluster.outputs[at].life {
-                    Life::Open => {
-                        let session = self.cluster.sessions[at].as_ref();
-                        let overdue = session.and_then(|session| session.overdue(now)).is_some();
-                        if overdue {
-                            let mark = self.cluster.outputs[at].outbox.mark();
-                            self.server_end(number, true, mark);
-                        }
-                    }
-                    Life::Draining { since, .. } if since + progress <= self.t => {
-                        self.break_off(number);
-                    }
-                    Life::Lingering { until } if until <= self.t => self.server_close(number),
-                    _ => {}
-                }
-            }
+            self.cluster.nodes[node].sweep = true;
             self.node_turn(node);
         }
     }

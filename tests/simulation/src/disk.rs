@@ -23,6 +23,8 @@ struct Platter {
     fails_in: Option<u64>,
     /// A step has failed since the server was started.
     failed: bool,
+    /// Things that were synced and not counted yet.
+    syncs: u64,
     rng: Rng,
 }
 
@@ -38,6 +40,7 @@ impl SimulatedDisk {
             new: None,
             fails_in: None,
             failed: false,
+            syncs: 0,
             rng,
         })))
     }
@@ -54,6 +57,11 @@ impl SimulatedDisk {
     /// Whether a step has failed since the server was started.
     pub(crate) fn has_failed(&self) -> bool {
         self.platter().failed
+    }
+
+    /// How often something was synced since this was last asked.
+    pub(crate) fn take_syncs(&self) -> u64 {
+        std::mem::take(&mut self.platter().syncs)
     }
 
     /// A server is started.
@@ -110,6 +118,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn sync_file(&mut self) -> io::Result<()> {
+        self.platter().syncs += 1;
         self.step(|platter| {
             if let Some(content) = &mut platter.new {
                 content.synced = true;
@@ -122,6 +131,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn sync_directory(&mut self) -> io::Result<()> {
+        self.platter().syncs += 1;
         self.step(|platter| platter.durable.clone_from(&platter.state))
     }
 }

@@ -89,6 +89,9 @@ impl World {
     /// Whether a call whose outcome the client's own close made unknown has its answer in the socket.
     fn look_for_answer(&mut self, number: u16, call: u32, why: ReasonKind) {
         use ReasonKind::{Deadline, SharedConnection, Silent};
+        if self.log.violation.is_some() {
+            return;
+        }
         let Some(attempt) = self.log.ledger.attempt_of(call) else { return };
         let Some(link) =
             attempt.link.filter(|_| matches!(why, Deadline | SharedConnection | Silent))

@@ -53,6 +53,8 @@ kinds! {
     Abort, "a client's thread ends";
     DiskFault, "the server's disk fails";
     CleanStop, "a server is stopped and started again";
+    ServerStallInTurn, "a server's thread is stopped in the middle of its turn";
+    SlowSync, "the server's disk takes its time";
 }
 
 const KINDS: usize = Kind::ALL.len();
@@ -69,6 +71,7 @@ impl Kind {
             Kind::DialRefused => 0.2,
             Kind::Delay => 0.02,
             Kind::LateWake => 0.05,
+            Kind::SlowSync => 0.3,
             Kind::Stall => 0.01,
             Kind::StallInTurn => 0.004,
             Kind::AbandonHold | Kind::OverHold => 0.01,
@@ -76,6 +79,7 @@ impl Kind {
             Kind::LeaderNotice => 0.01,
             Kind::ServerHalfClose => 0.005,
             Kind::BlackHole | Kind::ServerPause => 0.006,
+            Kind::ServerStallInTurn => 0.002,
             Kind::SpuriousMoved | Kind::ServerError | Kind::Garbage | Kind::WrongAnswer => 0.003,
             Kind::LeaderMove | Kind::Suspend => 0.002,
             Kind::ServerKill | Kind::CleanStop | Kind::DiskFault => 0.001,
@@ -227,7 +231,8 @@ impl Faults {
             Kind::ServerKill | Kind::CleanStop => (MILLI, 5 * SECOND),
             Kind::LeaderMove => (MILLI, 3 * SECOND),
             Kind::Stall => (100 * MICRO, 8 * SECOND),
-            Kind::StallInTurn => (10 * MICRO, 4 * SECOND),
+            Kind::StallInTurn | Kind::ServerStallInTurn => (10 * MICRO, 4 * SECOND),
+            Kind::SlowSync => (MILLI, 4 * SECOND),
             Kind::Suspend => (SECOND, 20 * SECOND),
             Kind::LateWake => (MILLI, 10 * SECOND),
             Kind::Cancel => (MICRO, SECOND),

@@ -80,6 +80,8 @@ pub(crate) struct Attempt {
     pub(crate) link: Option<u32>,
     /// Bytes accepted.
     pub(crate) sent: u16,
+    /// When the last byte was accepted, in true time.
+    pub(crate) whole_at: Option<Time>,
     /// The token in the server's grant log; 0 if there is none.
     pub(crate) granted: u64,
     pub(crate) answer: Option<Answer>,
@@ -317,11 +319,12 @@ impl Ledger {
                 call.attempt = None;
                 call.last_busy = true;
             }
-            Record::AcquireBytes { call, link, to, .. } => {
+            Record::AcquireBytes { call, link, to, len, .. } => {
                 if let Some(at) = self.call(call).attempt {
                     let attempt = &mut self.attempts[at as usize];
                     attempt.link = Some(link);
                     attempt.sent = to;
+                    attempt.whole_at = (to == len).then_some(t);
                 }
             }
             Record::ReleaseBytes { client, link, owner, token, from, to, .. } => {
@@ -350,7 +353,7 @@ impl Ledger {
                 self.forgotten_until = last.max(self.forgotten_until);
             }
             Record::HalfClosed { link } => mark(&mut self.half_closed, link),
-            Record::Grant { client, owner, key, token, lease_end } => {
+            Record::Grant { client, owner, key, token, lease_end, .. } => {
                 let attempt = match self.owner(client, owner) {
                     Owner::Attempt(at) => Some(at),
                     _ => None,
@@ -461,6 +464,7 @@ impl Ledger {
                     owner,
                     link: None,
                     sent: 0,
+                    whole_at: None,
                     granted: 0,
                     answer: None,
                     answer_token: 0,

@@ -22,6 +22,7 @@ mod record;
 mod rng;
 mod run;
 mod seeds;
+mod server;
 mod tap;
 mod thread;
 mod time;

@@ -46,9 +46,7 @@ impl World {
             // One whose record fails is a crash for the next start.
             let _ = self.cluster.core.stop(now);
         }
-        self.cluster.nodes[node].up = false;
-        self.cluster.nodes[node].ready.clear();
-        for number in std::mem::take(&mut self.cluster.nodes[node].links) {
+        for number in self.cluster.nodes[node].die() {
             let at = number as usize;
             self.cluster.core.disconnect(ConnectionId(number));
             self.cluster.sessions[at] = None;
@@ -109,6 +107,8 @@ impl World {
         let Some((disk, block)) = &cluster.journal else { return true };
         disk.begin();
         let opened = State::on(Box::new(disk.clone()), *block);
+        // It serves nobody yet: how long that took is no matter.
+        disk.take_syncs();
         let (state, past) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -154,7 +154,7 @@ impl World {
             };
             self.say(number, frame);
         }
-        self.server_write_all();
+        self.node_turn(node);
     }
 
     /// A leader is found, if there is a node that can be one.
@@ -238,6 +238,6 @@ impl World {
             }
             _ => {}
         }
-        self.server_write_all();
+        self.node_turn(node);
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     pub ppm: i64,
     /// The server, if it is one, keeps its state on a disk, and reserves so many tokens at once.
     pub journal: Option<u64>,
+    /// How long a server takes for one read.
+    pub read: Time,
 }
 
 impl Plan {
@@ -109,9 +111,13 @@ impl Plan {
             connections: [1, 2, 3, 4, 4, 4, 8][rng.below(7) as usize],
             ppm: if rng.one_in(3) { 0 } else { rng.spread(1, 499) as i64 },
             journal: None,
+            read: 0,
         };
         if plan.nodes == 1 && rng.one_in(2) {
             plan.journal = Some(rng.spread(1, 2_000));
+        }
+        if !rng.one_in(3) {
+            plan.read = rng.spread(50, 20 * MICRO);
         }
         plan
     }

@@ -56,6 +56,8 @@ predicates! {
         "TimedOut and Busy only after that very answer, Acquired only with the token that was read";
     proven_lease_is_a_lower_bound:
         "the proven remaining lease is never above what the server still grants";
+    leases_begin_after_their_requests:
+        "a lease begins no earlier than the last byte of its request was sent";
     holders_never_overlap:
         "holding intervals of one key never overlap on the true clock, for holders who respect \
          their proven lease";
@@ -322,6 +324,20 @@ fn proven_lease_is_a_lower_bound(log: &Ledger, _: Time, record: &Record) -> Verd
     let end = log.token(token).map_or(0, |token| token.lease_end);
     unless(until <= end, || {
         format!("call {call}: token {token} is believed in {} us too long", (until - end) / 1_000)
+    })
+}
+
+fn leases_begin_after_their_requests(log: &Ledger, _: Time, record: &Record) -> Verdict {
+    let Record::Grant { client, owner, token, begins, .. } = *record else { return Ok(()) };
+    let Some(attempt) = log.attempt(client, owner) else {
+        return Err(format!("token {token} is granted to owner {owner}, who asked for nothing"));
+    };
+    let Some(sent) = attempt.whole_at else {
+        return Err(format!("token {token} is granted to a request that was sent in part"));
+    };
+    unless(sent <= begins, || {
+        let early = (sent - begins) / 1_000;
+        format!("token {token}: its lease begins {early} us before it was asked for")
     })
 }
 

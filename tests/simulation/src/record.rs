@@ -91,8 +91,8 @@ pub(crate) enum Record {
     AcquireBytes { call: u32, link: u32, owner: u64, from: u16, to: u16, len: u16 },
     /// The same, of a release or a probe (token 0).
     ReleaseBytes { client: u16, link: u32, owner: u64, token: u64, from: u16, to: u16, len: u16 },
-    /// The server's grant log. `lease_end` is true time.
-    Grant { client: u16, owner: u64, key: u16, token: u64, lease_end: u64 },
+    /// The server's grant log. `begins` and `lease_end`, of the lease, are true time.
+    Grant { client: u16, owner: u64, key: u16, token: u64, begins: u64, lease_end: u64 },
     /// The server took a grant back of which no byte had left.
     Undo { token: u64 },
     /// The client has read an answer's last byte.

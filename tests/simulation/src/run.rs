@@ -33,7 +33,10 @@ pub struct Report {
 pub fn run(orders: &Orders) -> Report {
     let mut world = World::new(orders);
     let end = catch_unwind(AssertUnwindSafe(|| world.run()));
-    if let Err(panic) = end {
+    // What comes after a violation is written to no log, and may not fit together any more.
+    if let Err(panic) = end
+        && world.log.violation.is_none()
+    {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         let at = world.time();

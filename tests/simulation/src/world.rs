@@ -260,6 +260,16 @@ impl World {
         self.queue.push(Reverse(Entry { at: at.max(self.t), seq: self.seq, event }));
     }
 
+    /// Lets time pass, if nothing else happens meanwhile.
+    pub(crate) fn pass(&mut self, time: Time) -> bool {
+        let until = self.t + time;
+        let alone = self.queue.peek().is_none_or(|Reverse(next)| next.at > until);
+        if alone {
+            self.t = until;
+        }
+        alone
+    }
+
     /// A call is the occasion for what happens around it.
     pub(crate) fn draw_surroundings(&mut self) {
         for at in 0..self.faults.surroundings.len() {
@@ -304,7 +314,8 @@ impl World {
             Event::Writable { link } => self.writable(link),
             Event::ServerWritable { link } => {
                 if std::mem::take(&mut self.links[link as usize].server_blocked) {
-                    self.server_write(link);
+                    self.queue_output(link);
+                    self.node_turn(self.links[link as usize].node);
                 }
             }
             Event::ServerReset { link } => {

@@ -101,6 +101,35 @@ fn a_waiter_whose_wait_is_over_gets_t_never_a_grant() {
 }
 
 #[test]
+fn what_is_over_only_since_the_look_does_not_end_by_itself() {
+    let mut world = World::new(ROOMY);
+    world.take(1, 11, "k", 3);
+    assert_eq!(world.acquire(2, 22, "k", 100, 5), []);
+    assert_eq!(world.acquire(3, 33, "k", 2, 5), []);
+    world.stall(1.9);
+    let looked = world.now;
+    world.stall(5.0);
+    assert_eq!(world.advance_since(looked), []);
+    // The next turn has looked whether those who wait are still there.
+    assert_eq!(world.advance(), [acquired(2, 22, 2, "k"), plain('T', 3, 33, "k")]);
+}
+
+#[test]
+fn gr_2_what_ends_by_itself_is_granted_at_the_last_reading() {
+    let mut world = World::new(ROOMY);
+    world.take(1, 11, "k", 3);
+    assert_eq!(world.acquire(2, 22, "k", 100, 5), []);
+    world.stall(3.0);
+    let looked = world.now;
+    world.stall(2.0);
+    assert_eq!(world.advance_since(looked), [acquired(2, 22, 2, "k")]);
+    assert_eq!(world.pass(4.9), []);
+    assert_eq!(world.acquire(3, 33, "k", 0, 5), [plain('T', 3, 33, "k")]);
+    assert_eq!(world.pass(0.1), []);
+    assert_eq!(world.acquire(3, 33, "k", 0, 5), [acquired(3, 33, 3, "k")]);
+}
+
+#[test]
 fn a_wait_that_ends_with_the_lease_gets_t() {
     let mut world = World::new(ROOMY);
     world.take(1, 11, "k", 3);

@@ -7,7 +7,7 @@ mod model;
 mod reports;
 mod serving;
 
-use super::{Acquire, Answers, ConnectionId, Core, Limits, Stats, Time};
+use super::{Acquire, Answers, ConnectionId, Core, Limits, Stats, Time, Turn};
 use lockclient::wire::ServerFrame;
 
 pub(super) const ROOMY: Limits =
@@ -128,6 +128,15 @@ impl World {
     /// Looks at the timers now.
     pub(super) fn advance(&mut self) -> Vec<Answer> {
         self.core.advance(self.now, &mut self.out);
+        self.answers()
+    }
+
+    /// Looks at the timers now, in a turn that looked at its connections at `looked` and has read
+    /// until now.
+    pub(super) fn advance_since(&mut self, looked: Time) -> Vec<Answer> {
+        let mut turn = Turn::begin(looked);
+        turn.has_read(self.now);
+        self.core.advance_in(turn, &mut self.out);
         self.answers()
     }
 
