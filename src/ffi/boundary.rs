@@ -25,9 +25,12 @@ pub(super) fn boundary<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
 #[cold]
 #[inline(never)]
 fn panicked(payload: Box<dyn Any + Send>) {
-    last_error::set(format!("a bug in this library: {}", text(&*payload)).into());
-    // A payload's own drop may panic; one leaked box is the lesser evil.
-    std::mem::forget(payload);
+    let said = text(&*payload);
+    last_error::set(format!("a bug in this library: {}", said.unwrap_or("it said nothing")).into());
+    if said.is_none() {
+        // Whatever it is: its drop may panic, and one leaked box is the lesser evil.
+        std::mem::forget(payload);
+    }
 }
 
 #[inline(never)]
@@ -41,12 +44,9 @@ fn failed(ended: Ended) -> lockclient_status {
 }
 
 /// What a panic said.
-fn text(payload: &(dyn Any + Send)) -> &str {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "it said nothing",
-    }
+fn text(payload: &(dyn Any + Send)) -> Option<&str> {
+    let owned = || payload.downcast_ref::<String>().map(String::as_str);
+    payload.downcast_ref::<&str>().copied().or_else(owned)
 }
 
 /// The same for a function that gives a status: what failed is kept for `lockclient_last_error`.
@@ -149,6 +149,19 @@ mod tests {
         let printed = String::from_utf8(child.stdout).unwrap();
         assert!(child.status.success() && printed.contains("survived"), "{printed}");
         assert_eq!(String::from_utf8(child.stderr).unwrap(), "");
+    }
+
+    #[test]
+    fn a_panics_text_is_kept_whatever_it_was_made_of() {
+        let bodies: [(fn() -> i32, &str); 3] = [
+            (|| panic!("plain"), "a bug in this library: plain"),
+            (|| panic!("number {}", last().len()), "a bug in this library: number 28"),
+            (|| std::panic::panic_any(()), "a bug in this library: it said nothing"),
+        ];
+        for (body, said) in bodies {
+            assert_eq!(boundary(-1, body), -1);
+            assert_eq!(last(), said);
+        }
     }
 
     #[test]

@@ -561,6 +561,7 @@ fn a_completion_descriptor_made_late_is_readable_at_once() {
     assert!(slot.decide(AcquireOutcome::Busy));
     Slot::announce(&slot);
     assert!(readable(completions.fd().unwrap()));
+    assert_eq!(completions.next(), Some(1));
 }
 
 #[test]

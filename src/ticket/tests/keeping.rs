@@ -50,6 +50,7 @@ fn a_completion_descriptor_is_readable_from_the_first_result_on() {
     assert!(slot.decide(AcquireOutcome::Busy));
     Slot::announce(&slot);
     assert!(readable(fd));
+    assert_eq!(completions.next(), Some(1));
 }
 
 #[test]
@@ -69,6 +70,7 @@ fn con_7_dropped_tickets_are_forgotten_once_they_are_the_greater_part() {
         let dropped = Arc::strong_count(&completions) - alone;
         assert_eq!(dropped as u64, if tag < 66 { tag } else { 0 });
     }
+    assert_eq!(completions.next(), Some(0));
 }
 
 #[test]
