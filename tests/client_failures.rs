@@ -9,8 +9,8 @@ use common::{
 use lockclient::wire::ServerFrame;
 use lockclient::{Error, Outcome, ReasonKind, Released, Token};
 use std::net::TcpListener;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// An address where nobody listens.
@@ -149,8 +149,9 @@ fn dl_6_a_strict_deadline_ends_a_call_at_its_deadline() {
 }
 
 /// A server that grants, but late, and keeps the tokens that are released.
-fn late(delay: Duration) -> (Fake, &'static Mutex<Vec<u64>>) {
-    let released: &Mutex<Vec<u64>> = Box::leak(Box::default());
+fn late(delay: Duration) -> (Fake, Arc<Mutex<Vec<u64>>>) {
+    let released: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let kept = released.clone();
     let tokens = AtomicU64::new(100);
     let fake = Fake::start(move |peer: &Peer, request| match request {
         Request::Acquire { owner, key, .. } => {
@@ -158,7 +159,7 @@ fn late(delay: Duration) -> (Fake, &'static Mutex<Vec<u64>>) {
             peer.grant(owner, tokens.fetch_add(1, Ordering::Relaxed), &key);
         }
         Request::Release { owner, token, key } => {
-            released.lock().unwrap().push(token);
+            kept.lock().unwrap().push(token);
             peer.send(ServerFrame::Released { owner, key: &key });
         }
         Request::Proof => {}
@@ -205,11 +206,12 @@ fn clo_1_a_grant_that_comes_after_a_cancel_is_given_back() {
 
 #[test]
 fn an_answer_that_nobody_asked_for_closes_the_connection_and_gives_the_grant_back() {
-    let released: &Mutex<Vec<u64>> = Box::leak(Box::default());
+    let released: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let kept = released.clone();
     let fake = Fake::start(move |peer: &Peer, request| match request {
         Request::Acquire { owner, .. } => peer.grant(owner, 55, b"another"),
         Request::Release { owner, token, key } => {
-            released.lock().unwrap().push(token);
+            kept.lock().unwrap().push(token);
             peer.send(ServerFrame::Released { owner, key: &key });
         }
         Request::Proof => {}
