@@ -110,6 +110,57 @@ fn a_second_server_on_the_same_directory_refuses_to_start() {
 }
 
 #[test]
+fn a_second_server_refuses_to_start_even_if_the_lock_file_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let _lockd = start(dir.path());
+    std::fs::remove_file(dir.path().join("lock")).expect("remove");
+    let message = refusal(dir.path());
+    assert!(message.contains("another lockd is using it"), "{message}");
+}
+
+/// As when the volume is mounted only after the start: what is there then is another run's state.
+#[test]
+fn what_has_taken_its_directorys_place_is_left_alone() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let (place, other) = (parent.path().join("state"), parent.path().join("other"));
+    let mut before = start(&other);
+    before.signal("TERM");
+    assert!(before.wait().success());
+    let mut lockd = start(&place);
+    let mut peer = Peer::connect(lockd.address);
+    peer.take(1, "k", 1);
+    std::fs::rename(&place, parent.path().join("moved")).expect("rename");
+    std::fs::rename(&other, &place).expect("rename");
+    let content = || std::fs::read(place.join("state")).expect("the state file");
+    let found = content();
+    peer.acquire(2, "longer", 0, 2);
+    assert_eq!(peer.answer(), error("not_active"));
+    lockd.signal("TERM");
+    assert!(!lockd.wait().success());
+    assert_eq!(content(), found);
+}
+
+#[test]
+fn peers_that_take_every_descriptor_do_not_keep_it_from_granting() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let dir = tempfile::tempdir().expect("a directory");
+    let lockd = start(dir.path());
+    let mut peer = Peer::connect(lockd.address);
+    peer.take(1, "k", 1);
+    let descriptors = format!("/proc/{}/fd", lockd.child.id());
+    let used = std::fs::read_dir(descriptors).expect("descriptors").count() as u64;
+    let pid = Pid::from_raw(lockd.child.id() as i32).expect("a process");
+    let limit = Some(used + 5);
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: limit, maximum: limit }).expect("limit");
+    let mut taking: Vec<Peer> = (0..10).map(|_| Peer::connect(lockd.address)).collect();
+    for peer in &mut taking[..5] {
+        peer.expect_served();
+    }
+    peer.take(2, "longer", 2);
+    peer.take(3, "longest", 3);
+}
+
+#[test]
 fn a_damaged_or_empty_state_file_keeps_it_from_starting_and_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut lockd = start(dir.path());

@@ -5,7 +5,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The steps that replace the state file, in the order in which they are taken.
@@ -40,7 +40,11 @@ pub trait Disk: fmt::Debug + Send {
 /// A directory that this process has for itself.
 #[derive(Debug)]
 pub(super) struct Directory {
+    /// Locked too: the lock file can be removed, and then another server would lock one of its own.
     directory: File,
+    path: PathBuf,
+    /// Given back for a moment to open the new file: peers can take all other descriptors.
+    spare: Option<File>,
     state: PathBuf,
     new: PathBuf,
     written: Option<File>,
@@ -62,21 +66,40 @@ impl Directory {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join("lock"))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let what = "another lockd is using it";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+        let directory = File::open(path)?;
+        for (file, is_directory) in [(&lock, false), (&directory, true)] {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let what = "another lockd is using it";
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+                }
+                // Some network file systems lock only what can be written to.
+                Err(_) if is_directory => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
         }
         Ok(Directory {
-            directory: File::open(path)?,
+            path: path.into(),
+            spare: directory.try_clone().ok(),
+            directory,
             state: path.join("state"),
             new: path.join("state.new"),
             written: None,
             _lock: lock,
         })
+    }
+}
+
+impl Directory {
+    /// The path may lead elsewhere by now: another directory was mounted over it or has taken its
+    /// place, and with it another server's state.
+    fn check_place(&self) -> io::Result<()> {
+        let (ours, there) = (self.directory.metadata()?, fs::metadata(&self.path)?);
+        if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+            return Ok(());
+        }
+        Err(io::Error::other("another directory has taken its place"))
     }
 }
 
@@ -93,8 +116,10 @@ impl Disk for Directory {
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        self.check_place()?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
+        self.spare = None;
         let mut file = options.open(&self.new)?;
         while !bytes.is_empty() {
             match file.write(bytes) {
@@ -109,13 +134,16 @@ impl Disk for Directory {
     }
 
     fn sync_file(&mut self) -> io::Result<()> {
-        match self.written.take() {
+        let synced = match self.written.take() {
             Some(file) => file.sync_all(),
             None => Err(io::Error::other("nothing was written")),
-        }
+        };
+        self.spare = self.directory.try_clone().ok();
+        synced
     }
 
     fn rename(&mut self) -> io::Result<()> {
+        self.check_place()?;
         fs::rename(&self.new, &self.state)
     }
 
