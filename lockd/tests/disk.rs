@@ -4,7 +4,6 @@ mod common;
 
 use common::program::Lockd;
 use common::{Answer, Peer, error, shim};
-use lockclient::wire::ClientFrame;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -147,45 +146,4 @@ fn syncing_fails_or_is_the_end() {
 #[test]
 fn renaming_fails_or_is_the_end() {
     happens_each_time("rename", REPLACED);
-}
-
-/// While the disk keeps the server from a request that it looks at in the same turn, a lease must
-/// not run: its client counts from the moment at which it sent the request's last byte.
-#[test]
-fn gr_2_a_lease_never_begins_before_its_request_was_sent() {
-    const LEASE: Duration = Duration::from_secs(2);
-    let directory = tempfile::tempdir().expect("a directory");
-    let state = directory.path().to_str().expect("a UTF-8 path");
-    // The first two replacements of the state file are those of the start and of the first grant.
-    let arguments = ["--state-dir", state, "--log", "off"];
-    let mut command = shim::command(&arguments, ("SHIM_DISK", "fsync:5:slow"));
-    let lockd = listening(command.spawn().expect("lockd"));
-    let Ok(lockd) = lockd else { panic!("it does not start") };
-    let [mut longer, mut late, mut next] = [(); 3].map(|()| Peer::connect(lockd.address));
-    longer.take(1, "short", 2);
-    late.take(1, "ready", 1);
-    next.take(1, "ready/2", 1);
-
-    // One turn finds both: a lease longer than any before, which the disk has to hear of, and a
-    // request whose end is still missing.
-    let mut request = Vec::new();
-    ClientFrame::Acquire { wait: 0, lease: 2, owner: 2, key: b"k" }.encode(&mut request);
-    let (begin, end) = request.split_at(5);
-    lockd.signal("STOP");
-    longer.acquire(2, "long", 0, 100);
-    late.send(begin);
-    lockd.signal("CONT");
-    let limit = Instant::now() + common::LONG;
-    while !directory.path().join("state.new").exists() {
-        assert!(Instant::now() < limit, "nothing is written");
-        std::thread::yield_now();
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    let sent = Instant::now();
-    late.send(end);
-    assert!(matches!(late.answer(), Answer::Acquired { owner: 2, .. }));
-    next.acquire(2, "k", 10, 1);
-    assert!(matches!(next.answer(), Answer::Acquired { owner: 2, .. }));
-    let lasted = sent.elapsed();
-    assert!(lasted >= LEASE, "granted to another {lasted:?} after it was asked for");
 }

@@ -10,6 +10,9 @@
  *                         rename), WHAT happens: the call fails with EIO or ENOSPC, the process is
  *                         killed before it or after it, it takes a second (slow), or (short) a
  *                         write takes one byte
+ *   SHIM_STOP=CALL:FILE   once the file is there the process takes it away and stops, as by SIGSTOP:
+ *                         before it next receives from a socket (recv), or after a wait has found
+ *                         something (wait)
  *
  * A file named state.new is the state directory's; fsync and rename are used for nothing else.
  */
@@ -23,7 +26,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -41,6 +46,7 @@ static char step[16], what[16];
 static unsigned at;
 static unsigned seen;
 static int state_fd = -1;
+static char stop_call[8], stop_file[256];
 
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 static int (*real_gettimeofday)(struct timeval *, void *);
@@ -50,6 +56,8 @@ static int (*real_open)(const char *, int, ...);
 static ssize_t (*real_write)(int, const void *, size_t);
 static int (*real_fsync)(int);
 static int (*real_rename)(const char *, const char *);
+static ssize_t (*real_recv)(int, void *, size_t, int);
+static int (*real_epoll_wait)(int, struct epoll_event *, int, int);
 
 static void fail(const char *why) {
     fprintf(stderr, "shim: %s\n", why);
@@ -75,6 +83,8 @@ __attribute__((constructor)) static void begin(void) {
     find(&real_open, "open");
     find(&real_write, "write");
     find(&real_fsync, "fsync");
+    find(&real_recv, "recv");
+    find(&real_epoll_wait, "epoll_wait");
     find(&real_rename, "rename");
     const char *clock = getenv("SHIM_CLOCK");
     if (clock != NULL) {
@@ -89,6 +99,10 @@ __attribute__((constructor)) static void begin(void) {
     const char *disk = getenv("SHIM_DISK");
     if (disk != NULL && sscanf(disk, "%15[a-z]:%u:%15s", step, &at, what) != 3) {
         fail("SHIM_DISK");
+    }
+    const char *stop = getenv("SHIM_STOP");
+    if (stop != NULL && sscanf(stop, "%7[a-z]:%255s", stop_call, stop_file) != 2) {
+        fail("SHIM_STOP");
     }
 }
 
@@ -250,4 +264,25 @@ int rename(const char *from, const char *to) {
     int result = real_rename(from, to);
     after(due);
     return result;
+}
+
+static void stop_at(const char *call) {
+    if (strcmp(stop_call, call) == 0 && unlink(stop_file) == 0) {
+        raise(SIGSTOP);
+    }
+}
+
+ssize_t recv(int fd, void *bytes, size_t count, int flags) {
+    begin();
+    stop_at("recv");
+    return real_recv(fd, bytes, count, flags);
+}
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int timeout) {
+    begin();
+    int found = real_epoll_wait(fd, events, most, timeout);
+    if (found > 0) {
+        stop_at("wait");
+    }
+    return found;
 }

@@ -9,6 +9,10 @@
 //! could end before its holder can know.
 
 use super::time::Time;
+use std::time::Duration;
+
+/// After so long what a turn knows of its connections is old. A good disk syncs in less.
+const STALE: Duration = Duration::from_millis(20);
 
 /// The two moments of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,13 @@ impl Turn {
         self.looked
     }
 
+    /// Whether it is so long since this turn looked that it should look again before it reads from
+    /// another connection: a request for a key ends a lease that is over by now, and the lock would
+    /// go to a waiter whose own end may lie unread.
+    pub fn is_stale(self, now: Time) -> bool {
+        now.since(self.looked) > STALE
+    }
+
     /// When whatever this turn decides happens: not before anything that it has read.
     pub const fn now(self) -> Time {
         self.now
@@ -57,5 +68,15 @@ mod tests {
         assert_eq!((turn.looked(), turn.now()), (looked, read));
         turn.has_read(again);
         assert_eq!((turn.looked(), turn.now()), (looked, again));
+    }
+
+    #[test]
+    fn what_was_seen_counts_for_20_ms() {
+        let looked = Time::from_nanos(7);
+        let mut turn = Turn::begin(looked);
+        let later = looked.after(STALE);
+        turn.has_read(later);
+        assert!(!turn.is_stale(later));
+        assert!(turn.is_stale(later.after(Duration::from_nanos(1))));
     }
 }

@@ -201,25 +201,21 @@ impl EventLoop {
         let accepting = self.accept_after <= self.turn.now()
             && self.listeners.iter().any(|accepting| accepting.ready);
         let busy = accepting || !self.ready.is_empty();
-        let mut timeout = if busy {
+        let timeout = if busy {
             Some(Duration::ZERO)
         } else if self.stopping {
             Some(STOP_POLL)
         } else {
             None
         };
-        // Everything that is ready is taken before timers are looked at, however much it is; the
-        // number of connections bounds how often one poll can be full.
-        let mut woken = false;
-        for _ in 0..=self.connections.len() / EVENTS + 1 {
-            self.wait(timeout)?;
-            woken |= self.take_events();
-            if self.events.iter().count() < EVENTS {
-                break;
-            }
-            timeout = Some(Duration::ZERO);
+        let mut woken = self.take_all(timeout)?;
+        let looked = clock::now();
+        if self.core.next_deadline().is_some_and(|deadline| deadline <= looked) {
+            // This process may have stood still since. Whoever ended before the moment up to which
+            // timers are looked at has to be seen first.
+            woken |= self.take_all(Some(Duration::ZERO))?;
         }
-        self.turn = Turn::begin(clock::now());
+        self.turn = Turn::begin(looked);
         self.accept_all();
         self.read_all();
         self.core.advance_in(self.turn, &mut self.outputs);
@@ -235,6 +231,21 @@ impl EventLoop {
         let wanted = [self.core.next_deadline(), self.deadlines.next(), self.accept_again()];
         let next = wanted.into_iter().flatten().fold(self.sweep_at, Time::min);
         self.alarm.set(next)
+    }
+
+    /// Takes everything that is ready, however much it is; the number of connections bounds how
+    /// often one poll can be full. Returns whether another thread wants something.
+    fn take_all(&mut self, mut timeout: Option<Duration>) -> io::Result<bool> {
+        let mut woken = false;
+        for _ in 0..=self.connections.len() / EVENTS + 1 {
+            self.wait(timeout)?;
+            woken |= self.take_events();
+            if self.events.iter().count() < EVENTS {
+                break;
+            }
+            timeout = Some(Duration::ZERO);
+        }
+        Ok(woken)
     }
 
     /// Waits until something is ready.

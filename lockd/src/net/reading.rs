@@ -9,20 +9,33 @@ use lockclient::wire::Key;
 use std::io::{ErrorKind, Read};
 
 impl EventLoop {
-    /// Reads once from every connection that has something.
+    /// Reads once from every connection that has something, or from some of them if that takes
+    /// long.
     pub(super) fn read_all(&mut self) {
         let mut ready = std::mem::take(&mut self.spare);
         std::mem::swap(&mut self.ready, &mut ready);
-        for number in ready.drain(..) {
-            let Some(connection) = &mut self.connections[number as usize] else { continue };
-            connection.queued = false;
-            match connection.life {
-                Life::Open => self.read(number),
-                Life::Held { .. } | Life::Draining { .. } => {}
-                Life::Lingering { .. } => self.discard(number),
+        let mut done = 0;
+        while let Some(number) = ready.get(done) {
+            self.read_ready(*number);
+            done += 1;
+            if done < ready.len() && self.turn.is_stale(clock::now()) {
+                break;
             }
         }
+        // The others come first in the next turn.
+        self.ready.splice(0..0, ready.drain(done..));
+        ready.clear();
         self.spare = ready;
+    }
+
+    fn read_ready(&mut self, number: u32) {
+        let Some(connection) = &mut self.connections[number as usize] else { return };
+        connection.queued = false;
+        match connection.life {
+            Life::Open => self.read(number),
+            Life::Held { .. } | Life::Draining { .. } => {}
+            Life::Lingering { .. } => self.discard(number),
+        }
     }
 
     /// Has the connection read from in the next turn if there may be something.

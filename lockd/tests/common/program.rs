@@ -40,9 +40,14 @@ impl Lockd {
         assert!(sent.success());
     }
 
-    /// Stops it where it stands, and returns once every thread of it has stopped.
+    /// Stops it where it stands.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
+        self.expect_frozen();
+    }
+
+    /// Returns once every thread of it has stopped.
+    pub(crate) fn expect_frozen(&self) {
         let end = Instant::now() + LONG;
         let tasks = format!("/proc/{}/task", self.child.id());
         let stopped = |task: std::io::Result<std::fs::DirEntry>| {

@@ -21,8 +21,10 @@ const READ: usize = 4096;
 pub(crate) enum Step {
     /// Which connections have something to say.
     Look,
-    /// From one of them.
-    Read,
+    /// From one of them, `first` or after others.
+    Read {
+        first: bool,
+    },
     /// What time has ended.
     Advance,
     /// To one connection.
@@ -49,13 +51,13 @@ impl World {
                     let at = &mut self.cluster.nodes[node];
                     at.turn = Turn::begin(now);
                     std::mem::swap(&mut at.ready, &mut at.reading);
-                    Step::Read
+                    Step::Read { first: true }
                 }
-                Step::Read => match self.cluster.nodes[node].reading.pop_front() {
+                Step::Read { first } => match self.next_to_read(node, first) {
                     Some(link) => {
                         self.server_read(link);
                         time = self.plan.read + self.slow_syncs();
-                        Step::Read
+                        Step::Read { first: false }
                     }
                     None => Step::Advance,
                 },
@@ -94,6 +96,17 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// The connection to read from. None if there is no other, or if the rest is put off.
+    fn next_to_read(&mut self, node: usize, first: bool) -> Option<u32> {
+        let now = self.cluster.now(self.t);
+        let at = &mut self.cluster.nodes[node];
+        if !first && at.turn.is_stale(now) {
+            at.reading.append(&mut at.ready);
+            std::mem::swap(&mut at.reading, &mut at.ready);
+        }
+        at.reading.pop_front()
     }
 
     /// How long the disk has kept the server since this was last asked.
