@@ -46,17 +46,17 @@ impl Engine {
 
     fn request_due(&mut self, id: Id, now: Now) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        let deadline = request.call.deadline;
         match request.place {
-            // The only timer that comes before the deadline is that of the next try.
-            Place::Backoff if now.mono < deadline => {
+            // The timer of the next try comes before that of the deadline, which ends it if both
+            // are due.
+            Place::Backoff => {
                 let class = request.call.class;
                 self.requeue([id]);
                 if self.wants_connection(class) {
                     self.steer_at = Some(now.mono);
                 }
             }
-            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff => {
+            Place::Queued | Place::Parked | Place::Withdrawn => {
                 self.finish_unsent(id);
             }
             Place::Flight(flight) if flight.whole && now.mono < flight.end => {
