@@ -130,3 +130,29 @@ impl Lane {
         self.releases.len() == self.expired
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Mono;
+    use crate::wire::{Key, KeyError};
+
+    #[test]
+    fn con_7_releases_that_end_unsent_do_not_pile_up_behind_one_that_stays() -> Result<(), KeyError>
+    {
+        let mut lane = Lane::new(1, 7);
+        let kind = ReleaseKind::Guard;
+        let call = ReleaseCall { key: Key::new(b"k")?, token: 5, kind, deadline: Mono(1) };
+        lane.push(call.clone());
+        // Many at once, and then one after the other.
+        let many: Vec<_> = (0..500).map(|_| lane.push(call.clone())).collect();
+        many.into_iter().flatten().for_each(|id| drop(lane.remove(id)));
+        for _ in 0..500 {
+            let id = lane.push(call.clone());
+            id.map(|id| lane.remove(id));
+        }
+        assert!(lane.has_unsent());
+        assert!(lane.unsent.len() < 100, "{}", lane.unsent.len());
+        Ok(())
+    }
+}

@@ -71,4 +71,18 @@ mod tests {
         }
         assert_eq!(order, [1, 2, 3, 5, 6, 7]);
     }
+
+    #[test]
+    fn con_7_calls_that_have_ended_do_not_pile_up_behind_one_that_waits() {
+        let mut queue = Queue::default();
+        // Many end at once, and then one after the other.
+        (0..500).for_each(|seq| queue.push(Class::Try, seq, seq));
+        for seq in 500..1_000 {
+            queue.compact(1, |id| id == 0);
+            queue.push(Class::Try, seq, seq);
+        }
+        assert_eq!(queue.front(Class::Try, |id| id == 0), Some((0, 0)));
+        let line = &queue.lines[Class::Try as usize];
+        assert!(line.len() < 100, "{}", line.len());
+    }
 }

@@ -28,6 +28,7 @@ struct Endpoint {
 pub(super) struct Router {
     endpoints: Vec<Endpoint>,
     hint: Option<u16>,
+    /// The endpoint whose turn it is, modulo their number.
     turn: u16,
     /// When the bucket of dials is full again.
     bucket: Mono,
@@ -142,7 +143,7 @@ impl Router {
 
     /// `endpoint` is dialled: the turn is the next one's.
     pub(super) fn turn_after(&mut self, endpoint: u16) {
-        self.turn = (endpoint + 1) % self.endpoints.len() as u16;
+        self.turn = endpoint + 1;
     }
 
     /// Takes a dial out of the bucket, or says when there will be one.

@@ -46,13 +46,9 @@ impl Engine {
 
     fn request_due(&mut self, id: Id, now: Now) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        let deadline = request.call.deadline;
-        let over = deadline <= now.mono;
         match request.place {
-            Place::Queued | Place::Parked | Place::Withdrawn | Place::Backoff if over => {
-                self.finish_unsent(id);
-            }
-            // The only timer that comes before the deadline is that of the next try.
+            // The timer of the next try comes before that of the deadline, which ends it if both
+            // are due.
             Place::Backoff => {
                 let class = request.call.class;
                 self.requeue([id]);
@@ -60,10 +56,14 @@ impl Engine {
                     self.steer_at = Some(now.mono);
                 }
             }
-            Place::Flight(flight) if over && !flight.abandoned => {
-                if flight.whole && now.mono < flight.end {
-                    self.timers.push(flight.end, id);
-                } else if let Some(at) = self.index(flight.conn) {
+            Place::Queued | Place::Parked | Place::Withdrawn => {
+                self.finish_unsent(id);
+            }
+            Place::Flight(flight) if flight.whole && now.mono < flight.end => {
+                self.timers.push(flight.end, id);
+            }
+            Place::Flight(flight) => {
+                if let Some(at) = self.index(flight.conn) {
                     #[cfg(canary)]
                     if crate::canary!(a_last_read_decides) {
                         return self.lose(at, Loss::own(ReasonKind::SharedConnection), now);
@@ -71,7 +71,6 @@ impl Engine {
                     self.overdue(at, id, Reason::new(ReasonKind::Deadline));
                 }
             }
-            _ => {}
         }
     }
 

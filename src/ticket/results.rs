@@ -72,6 +72,6 @@ pub enum Waited {
     Decided,
     /// The caller's own time limit made one, and the engine is to be told.
     Overdue,
-    /// The wait was to be as short as this, and there is none.
+    /// The wait was to be as short as this, and no result was seen.
     Paused,
 }

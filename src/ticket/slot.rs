@@ -362,7 +362,7 @@ impl Slot {
             }
             let limit = self.limit(state & PHASE);
             let until = limit.max(patience).min(pause.unwrap_or(Mono(u64::MAX)));
-            if !self.changed.wait_until(epoch, until) || self.is_decided() {
+            if !self.changed.wait_until(epoch, until) {
                 continue;
             }
             let now = clock();
@@ -453,7 +453,6 @@ impl Slot {
     fn tell(&self) -> Option<&Condvar> {
         let state = self.state.load(Ordering::Acquire);
         if state & HOOKED != 0
-            && state & PHASE >= GRANTED
             && let Some(event) = self.event.lock().as_ref()
             && self.has_untaken_result()
         {

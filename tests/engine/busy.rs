@@ -100,18 +100,18 @@ fn busy_retry_that_would_come_just_at_the_deadline_is_busy_at_once() {
 
 #[test]
 fn busy_retry_that_finds_no_connection_ends_busy_at_the_deadline() {
-    for stalled in [false, true] {
+    // It stands still for the whole time, or once the next try has waited in vain, or never.
+    for stalled in [1_000, 500, 0] {
         let mut world = retrying();
         let id = world.ask(lock("k", 1));
         busy(&mut world, "k");
         let conn = world.only();
         world.socket(conn).room = 0;
-        if stalled {
-            world.advance(ms(500));
-            world.stall(ms(500));
+        world.advance(ms(1_000 - stalled));
+        if stalled > 0 {
+            world.stall(ms(stalled));
             world.open_up(conn, usize::MAX);
-        } else {
-            world.advance(SECOND);
+            world.fire();
         }
         assert_eq!(world.outcome(id), Some(AcquireOutcome::Busy), "the last word is definite");
         assert_eq!(world.acquires("k").len(), 1);

@@ -291,6 +291,9 @@ impl World {
 
     /// Sends one batch.
     fn send(&mut self) -> bool {
+        if !self.engine.may_transmit() {
+            return false;
+        }
         self.gate.batch.clear();
         let now = self.now;
         let Some((conn, bytes)) = self.engine.poll_transmit(now, &mut self.gate) else {

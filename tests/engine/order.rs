@@ -171,3 +171,13 @@ fn snd_6_drop_then_try_never_overtakes_over_four_connections() {
         world.release("k", token, ReleaseKind::Guard);
     }
 }
+
+#[test]
+fn a_request_has_a_small_number_that_no_other_live_one_has() {
+    let mut world = World::single();
+    let first = world.ask_quietly(lock("first", 30));
+    let second = world.ask_quietly(lock("second", 30));
+    world.cancel_quietly(first);
+    let third = world.ask_quietly(lock("third", 30));
+    assert_eq!((first.slot(), second.slot()), (third.slot(), 1 - third.slot()));
+}

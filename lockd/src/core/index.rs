@@ -131,8 +131,8 @@ impl Index {
     /// The number of the bucket where a chain begins.
     fn home(&self, hash: u32) -> u32 {
         let buckets = self.buckets.len() as u32;
-        // Between two powers of two: the buckets that are split already use one bit more.
-        let upper = u32::MAX >> (buckets - 1).leading_zeros();
+        // The buckets that are split already, and those that were added, use one bit more.
+        let upper = u32::MAX >> buckets.leading_zeros();
         let home = hash & upper;
         if home < buckets { home } else { hash & (upper >> 1) }
     }

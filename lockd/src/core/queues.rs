@@ -248,6 +248,6 @@ mod tests {
             }
             assert_eq!(drain(&mut waiters, &mut queue).len(), 50);
         }
-        assert_eq!(waiters.records.len(), 50);
+        assert_eq!(waiters.count(), 50);
     }
 }

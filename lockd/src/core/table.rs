@@ -172,7 +172,7 @@ impl Slots for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     #[test]
     fn every_key_is_found_and_only_while_it_is_there() {
@@ -228,7 +228,7 @@ mod tests {
                 table.remove(hash, slot);
             }
         }
-        assert_eq!(table.slots(), 100);
+        assert_eq!((table.slots(), table.count()), (100, 100));
     }
 
     #[test]
@@ -239,5 +239,16 @@ mod tests {
         assert_eq!(table.find(5, b"d"), None);
         table.remove(5, slots[1]);
         assert_eq!([b"a", b"b", b"c"].map(|key| table.find(5, key).is_some()), [true, false, true]);
+    }
+
+    #[test]
+    fn a_keys_hash_is_its_own_and_another_in_every_table() {
+        let keys: Vec<[u8; 2]> = (0..1000u16).map(u16::to_be_bytes).collect();
+        let hashes =
+            |table: &Table| -> Vec<u32> { keys.iter().map(|key| table.hash(key)).collect() };
+        let (one, other) = (hashes(&Table::new()), hashes(&Table::new()));
+        let same = one.iter().zip(&other).filter(|(one, other)| one == other).count();
+        assert!(same < 10, "peers choose the keys, and must not know where they go");
+        assert!(one.into_iter().collect::<HashSet<u32>>().len() > 990, "they are spread");
     }
 }

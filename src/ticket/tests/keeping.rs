@@ -84,6 +84,29 @@ fn a_reply_is_ready_for_another_question() {
 }
 
 #[test]
+fn the_desk_tells_who_sleeps_and_who_reads_completions() {
+    let completions = Arc::new(Completions::new());
+    let hook = Hook { completions: completions.clone(), tag: 9 };
+    let far = sys::mono() + Duration::from_secs(60);
+    let slot = Arc::new(Slot::hooked(call(far, 10, 4), false, Condvar::new(), hook));
+    let mut desk = Desk::new();
+    desk.admit(id(0), slot.clone());
+    let other = slot.clone();
+    let sleeper = std::thread::spawn(move || other.wait(sys::mono, None));
+    assert!(slot.claim(far));
+    while !slot.unclaim() {
+        // Not asleep yet.
+        assert!(slot.claim(far));
+        std::thread::yield_now();
+    }
+    assert!(desk.complete(id(0), AcquireOutcome::Busy).is_none());
+    assert_eq!(completions.next(), None);
+    desk.tell();
+    assert_eq!(completions.next(), Some(9));
+    assert_eq!(sleeper.join().unwrap(), Waited::Decided, "its own limit is far away");
+}
+
+#[test]
 fn whoever_is_gathered_is_woken_whether_it_sleeps_already_or_not() {
     let makers = Condvars::new();
     let condvars = [makers.make(), makers.make(), Condvar::new()];

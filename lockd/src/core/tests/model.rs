@@ -44,6 +44,11 @@ impl Model {
         self.keys.values().map(|held| held.queue.len()).sum()
     }
 
+    fn waiters_of(&self, connection: u32) -> usize {
+        let of = |held: &Held| held.queue.iter().filter(|waiting| waiting.to == connection).count();
+        self.keys.values().map(of).sum()
+    }
+
     fn admission(&mut self) {
         let used = [(self.keys.len(), LIMITS.locks), (self.waiters(), LIMITS.waiters)];
         if self.open {
@@ -90,11 +95,7 @@ impl Model {
         if !self.open {
             return self.plain('B', to, owner, key);
         }
-        let mine: usize = self
-            .keys
-            .values()
-            .map(|held| held.queue.iter().filter(|waiting| waiting.to == to).count())
-            .sum();
+        let mine = self.waiters_of(to);
         let Some(held) = self.keys.get_mut(key) else {
             self.token += 1;
             let token = self.token;
@@ -244,6 +245,8 @@ fn random_histories_give_the_answers_that_the_rules_give() {
             assert_eq!(stats.held, model.keys.len(), "seed {seed}, step {step}");
             assert_eq!(stats.waiters, model.waiters(), "seed {seed}, step {step}");
             assert_eq!(stats.admitting, model.open, "seed {seed}, step {step}");
+            let waiters = core.waiters_of(ConnectionId(connection));
+            assert_eq!(waiters, model.waiters_of(connection), "seed {seed}, step {step}");
         }
     }
     for kind in ['A', 'T', 'B', 'R', 'N'] {
