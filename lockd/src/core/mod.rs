@@ -77,6 +77,10 @@ pub struct Acquire<'a> {
 /// From so many locks on the table is larger than what caches hold that are worth the name.
 const LARGE: u32 = 8192;
 
+/// So many leases and waits that are over are ended at once: some milliseconds' work. Others wait for
+/// their turn no longer than that, however many end together.
+const ENDS: usize = 4096;
+
 /// The error code of a node that may not serve.
 pub(crate) const NOT_ACTIVE: ServerFrame<'static> = ServerFrame::Error { code: b"not_active" };
 
@@ -296,7 +300,8 @@ impl Core {
         }
     }
 
-    /// Ends the leases and the waits whose end has come.
+    /// Ends leases and waits whose end has come. If there are very many [`Core::next_deadline`] is
+    /// still over afterwards; whoever asks for a key meanwhile finds it as if all had been ended.
     pub fn advance(&mut self, now: Time, out: &mut impl Answers) {
         self.advance_in(Turn::begin(now), out);
     }
@@ -305,7 +310,11 @@ impl Core {
     pub fn advance_in(&mut self, turn: Turn, out: &mut impl Answers) {
         let now = turn.now();
         self.is_active(now);
-        while let Some(due) = self.lease_ends.pop_due(turn.looked(), &mut self.table) {
+        let mut left = ENDS;
+        while left > 0
+            && let Some(due) = self.lease_ends.pop_due(turn.looked(), &mut self.table)
+        {
+            left -= 1;
             let lock = self.table.get(due.slot);
             if lock.token == 0 {
                 continue;
@@ -320,7 +329,10 @@ impl Core {
                 self.lease_ends.schedule(due.slot, lease_end, token, &mut self.table);
             }
         }
-        while let Some(due) = self.wait_ends.pop_due(turn.looked(), &mut self.waiters) {
+        while left > 0
+            && let Some(due) = self.wait_ends.pop_due(turn.looked(), &mut self.waiters)
+        {
+            left -= 1;
             let waiter = self.waiters.get(due.slot);
             if waiter.arrival == 0 {
                 continue;

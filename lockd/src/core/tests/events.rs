@@ -1,6 +1,6 @@
 //! Leases that end, waits that end, connections that end, and their orders.
 
-use super::{ROOMY, World, acquired, plain};
+use super::{Answer, ROOMY, World, acquired, plain};
 
 #[test]
 fn a_lease_ends_when_it_ends_and_the_key_becomes_free() {
@@ -264,13 +264,40 @@ fn an_undo_after_the_lease_ended_leaves_the_next_holder_alone() {
 }
 
 #[test]
-fn many_leases_that_end_together_all_end() {
+fn many_leases_that_end_together_end_4096_at_a_time_and_when_asked_for() {
     let mut world = World::new(super::Limits { locks: 20_000, ..ROOMY });
     for number in 0..10_000u64 {
         world.take(1, number + 1, &format!("k{number}"), 1 + (number % 200) as u8);
     }
     world.stall(255.0);
+    let mut held = 10_000;
+    for ended in [4096, 4096] {
+        assert_eq!(world.advance(), []);
+        held -= ended;
+        assert_eq!(world.stats().held, held);
+        assert!(world.core.next_deadline().is_some_and(|deadline| deadline <= world.now));
+    }
+    // The last to end is one of those that were not looked at.
+    assert!(matches!(world.acquire(2, 1, "k199", 0, 1)[..], [Answer::Acquired { .. }]));
     assert_eq!(world.advance(), []);
-    assert_eq!((world.stats().held, world.stats().expired), (0, 10_000));
-    assert_eq!(world.core.next_deadline(), None);
+    assert_eq!((world.stats().held, world.stats().expired), (1, 10_000));
+    assert_eq!(world.advance(), []);
+    assert_eq!(world.core.next_deadline(), Some(world.now.after_seconds(1)));
+}
+
+#[test]
+fn many_waits_that_end_together_end_4096_at_a_time() {
+    let mut world = World::new(super::Limits {
+        waiters: 20_000,
+        waiters_per_key: 20_000,
+        waiters_per_connection: 20_000,
+        ..ROOMY
+    });
+    world.take(1, 1, "k", 255);
+    for owner in 0..5_000 {
+        assert_eq!(world.acquire(2, owner, "k", 1, 1), []);
+    }
+    world.stall(2.0);
+    assert_eq!(world.advance().len(), 4096);
+    assert_eq!(world.advance().len(), 5_000 - 4096);
 }
