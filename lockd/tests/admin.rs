@@ -5,6 +5,7 @@ mod common;
 use common::program::Lockd;
 use common::{Peer, eventually, plain, send_all};
 use lockd::{Config, LockLine, Server};
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -139,6 +140,21 @@ fn inspect_lists_locks_with_their_tokens_leases_and_queues() {
     assert_eq!(mode & 0o777, 0o600, "others could release locks");
     drop(server);
     assert!(!path.exists());
+}
+
+#[test]
+fn one_server_at_a_time_has_an_admin_socket_from_before_it_listens() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("admin.sock");
+    let config = Config { admin_socket: Some(path.clone()), ..Config::on_free_port() };
+    let _first = Server::start(config.clone()).expect("a server");
+    // As it is between binding and listening.
+    std::fs::remove_file(&path).expect("its file");
+    let starting = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+    starting.bind(&SockAddr::unix(&path).expect("an address")).expect("bind");
+    let error = Server::start(config).expect_err("the first has the place").to_string();
+    assert!(error.contains("admin.sock.lock") && error.contains("another lockd"), "{error}");
+    assert!(path.exists(), "its socket is left alone");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::net::SocketFile;
 use crate::server::Handle;
 use http::{Request, Response};
 use rustix::fs::Mode;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use std::fmt::Write;
 use std::io;
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -63,14 +63,10 @@ impl Bound {
     /// A socket in the file system for everything, that only the server's user may use.
     pub(crate) fn admin(path: &Path) -> io::Result<Bound> {
         let bind = || {
-            if crate::net::is_abandoned(path) {
-                std::fs::remove_file(path)?;
-            }
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             // Before it is bound: there is no moment at which others could connect.
             rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-            socket.bind(&SockAddr::unix(path)?)?;
-            let file = Some(SocketFile::of(path)?);
+            let file = Some(SocketFile::bind(&socket, path)?);
             socket.listen(BACKLOG)?;
             io::Result::Ok(Bound { socket, scope: Scope::Everything, file })
         };

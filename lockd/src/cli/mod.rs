@@ -87,7 +87,8 @@ struct Serve {
     /// 127.0.0.1:7420]
     ///
     /// Port 0 takes any free one. Each address is printed on standard output, as `listening on
-    /// ADDRESS`, once connections are accepted.
+    /// ADDRESS`, once connections are accepted. One server at a time can have a PATH: it keeps
+    /// PATH.lock locked, a file that stays when it ends.
     #[arg(long, value_name = "ADDRESS", env = "LOCKD_LISTEN", value_delimiter = ',')]
     listen: Option<Vec<String>>,
 

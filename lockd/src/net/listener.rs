@@ -1,13 +1,13 @@
 //! Listening sockets, over TCP and in the file system.
 
 use super::connection::Peer;
+use super::socket_file::SocketFile;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -131,60 +131,13 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let bind = || {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&SockAddr::unix(path)?)?;
-        socket.listen(BACKLOG)?;
-        io::Result::Ok(socket)
-    };
-    let socket = match bind() {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(path) => {
-            std::fs::remove_file(path)?;
-            bind()?
-        }
-        result => result?,
-    };
-    let _file = SocketFile::of(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let _file = SocketFile::bind(&socket, path)?;
+    socket.listen(BACKLOG)?;
     let socket = std::os::unix::net::UnixListener::from(OwnedFd::from(socket));
     let socket = mio::net::UnixListener::from_std(socket);
     Ok(Listener { source: Source::Unix { socket, _file }, address: Address::Unix(path.into()) })
-}
-
-/// Whether `path` is a socket that nobody listens on: one that a killed server left behind.
-pub(crate) fn is_abandoned(path: &Path) -> bool {
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    let refused = std::os::unix::net::UnixStream::connect(path)
-        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    is_socket && refused
-}
-
-/// Removes a listening socket's file at the end, unless another has taken its place.
-#[derive(Debug)]
-pub(crate) struct SocketFile {
-    path: PathBuf,
-    identity: (u64, u64),
-}
-
-impl SocketFile {
-    pub(crate) fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.into(), identity: identity(path)? })
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // A file that stays is found abandoned by the next server.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]
@@ -235,33 +188,5 @@ mod tests {
         assert!(path.exists());
         drop(listeners);
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn an_abandoned_socket_is_replaced_and_one_in_use_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("socket");
-        let name = format!("unix:{}", path.display());
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "std leaves it behind");
-        let first = Listener::bind(&name).unwrap();
-        let error = Listener::bind(&name).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        // Another has taken the place: it is not the first one's to remove.
-        std::fs::remove_file(&path).unwrap();
-        let second = Listener::bind(&name).unwrap();
-        drop(first);
-        assert!(path.exists());
-        drop(second);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("precious");
-        std::fs::write(&path, "data").unwrap();
-        Listener::bind(&format!("unix:{}", path.display())).unwrap_err();
-        assert_eq!(std::fs::read(&path).unwrap(), b"data");
     }
 }

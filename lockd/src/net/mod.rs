@@ -8,9 +8,11 @@ mod notice;
 mod outputs;
 mod penalties;
 mod reading;
+mod socket_file;
 mod writing;
 
 pub(crate) use clock::now;
 pub(crate) use event_loop::{Command, EventLoop, Setup};
 pub use listener::Address;
-pub(crate) use listener::{Listener, SocketFile, is_abandoned};
+pub(crate) use listener::Listener;
+pub(crate) use socket_file::SocketFile;
