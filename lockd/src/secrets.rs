@@ -3,7 +3,7 @@
 use lockclient::wire::{self, Block};
 use std::fmt;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The shortest secret, in bytes.
@@ -38,15 +38,23 @@ impl Secret {
     /// user can read the file.
     ///
     /// # Errors
-    /// As [`Secret::new`], whatever reading the file gives, and `PermissionDenied` if every user
-    /// can write to it. The message names the file.
+    /// As [`Secret::new`], whatever reading the file gives, `InvalidInput` if it is no regular file,
+    /// and `PermissionDenied` if every user can write to it. The message names the file.
     pub fn read(path: &Path) -> io::Result<Secret> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("secret file {}: {error}", path.display()))
         };
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(named)?;
-        let mode = file.metadata().map_err(named)?.permissions().mode();
+        let mut options = std::fs::OpenOptions::new();
+        // Whoever reads it must not come to wait for one who would write into a FIFO.
+        options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let file = options.open(path).map_err(named)?;
+        let metadata = file.metadata().map_err(named)?;
+        if !metadata.is_file() {
+            let what = "it is not a regular file";
+            return Err(named(io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        let mode = metadata.permissions().mode();
         if mode & 0o002 != 0 {
             let what = "every user can write to it";
             return Err(named(io::Error::new(io::ErrorKind::PermissionDenied, what)));
@@ -112,6 +120,22 @@ mod tests {
     fn a_secret_has_16_to_256_bytes() {
         for (len, good) in [(0, false), (15, false), (16, true), (256, true), (257, false)] {
             assert_eq!(Secret::new(&vec![1; len]).is_ok(), good, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+        // With more in it than is read of a secret, and one who may write more.
+        let mut options = std::fs::OpenOptions::new();
+        let mut full = options.read(true).write(true).open(&fifo).unwrap();
+        assert_eq!(io::Write::write(&mut full, &[1; 300]).unwrap(), 300);
+        for path in [&fifo, dir.path()] {
+            let error = Secret::read(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("not a regular file"), "{error}");
         }
     }
 
