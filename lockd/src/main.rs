@@ -14,6 +14,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 fn main() -> ExitCode {
@@ -31,9 +33,27 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Also where logging is off: nothing else would say why there is no server.
-            let _ = writeln!(io::stderr(), "lockd: {error}");
+            print(io::stderr(), format!("lockd: {error}\n"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// How long a reader of what is printed may keep this process waiting.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Prints on a thread of its own, and waits for that, but not for long: a reader that has stopped
+/// reading, or the log's thread that such a one holds up, must keep this process neither from
+/// serving nor from ending.
+fn print(mut out: impl Write + Send + 'static, text: String) {
+    let (done, receiver) = channel();
+    let printer = std::thread::Builder::new().name("printer".into()).spawn(move || {
+        // That nobody may be reading it is no reason to stop.
+        let _ = write!(out, "{text}").and_then(|()| out.flush());
+        let _ = done.send(());
+    });
+    if printer.is_ok() {
+        let _ = receiver.recv_timeout(PATIENCE);
     }
 }
 
@@ -52,7 +72,7 @@ fn serve(config: Config) -> io::Result<()> {
         metrics = server.metrics_addr().map(tracing::field::display),
         "started"
     );
-    announce(&lines);
+    print(io::stdout(), lines);
     tell_manager(NotifyState::Ready);
     let handle = server.handle();
     let closer = signals.handle();
@@ -77,12 +97,6 @@ fn serve(config: Config) -> io::Result<()> {
         tracing::info!("stopped");
     }
     result
-}
-
-/// Prints to standard output. That nobody may be reading it is no reason to stop.
-fn announce(lines: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = write!(stdout, "{lines}").and_then(|()| stdout.flush());
 }
 
 /// Tells the service manager, if one wants to be told.

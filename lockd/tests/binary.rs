@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::program::{Lockd, listening_line};
+use common::program::{Lockd, full_pipe, listening_line};
 use common::{Answer, Peer, plain};
 use std::io::{BufReader, Read};
 use std::process::{Command, Stdio};
@@ -318,11 +318,7 @@ fn the_log_says_why_acquires_are_refused() {
 
 #[test]
 fn nobody_reading_its_log_does_not_hold_it_up() {
-    let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
-    let full = [b'x'; 4096];
-    while std::io::Write::write(&mut writer, &full).is_ok() {}
-    rustix::io::ioctl_fionbio(&writer, false).expect("blocking");
+    let (reader, writer) = full_pipe();
     let mut command = Lockd::command(&["--log", "trace"]);
     let mut child = command.stderr(writer).spawn().expect("lockd");
     let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));

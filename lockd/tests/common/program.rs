@@ -1,7 +1,7 @@
 //! The `lockd` program, run as a child process.
 
 use super::LONG;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -79,6 +79,15 @@ impl Drop for Lockd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A pipe that takes nothing more.
+pub(crate) fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("blocking");
+    (reader, writer)
 }
 
 /// Reads the line that says where it listens.
