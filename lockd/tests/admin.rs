@@ -106,6 +106,24 @@ fn whoever_asks_slowly_or_too_much_is_cut_off_and_locks_are_served_meanwhile() {
     assert!(answer.is_empty());
 }
 
+#[test]
+fn those_who_ask_slowly_leave_a_place_to_those_who_ask() {
+    let server = start(|_| {});
+    let address = server.metrics_addr().expect("an address for metrics");
+    // More than are served at once, again and again.
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        for _ in 0..40 {
+            let stream = TcpStream::connect(address).expect("connect");
+            // It may have been cut off already.
+            let _ = send_all(&stream, b"GET /me");
+            slow.push(stream);
+        }
+        let answer = get(&server, "/healthz");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
 fn list(path: &Path, prefix: &str, limit: usize) -> Vec<LockLine> {
     let mut lines = Vec::new();
     lockd::inspect(path, prefix, limit, |line| {

@@ -5,6 +5,7 @@
 mod http;
 mod inspect;
 mod metrics;
+mod places;
 
 pub use inspect::{LockLine, inspect};
 
@@ -12,6 +13,7 @@ use crate::core::Held;
 use crate::net::SocketFile;
 use crate::server::Handle;
 use http::{Request, Response};
+use places::Places;
 use rustix::fs::Mode;
 use socket2::{Domain, Socket, Type};
 use std::fmt::Write;
@@ -19,12 +21,10 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Requests that are served at once; more are closed.
-const REQUESTS: usize = 16;
 const BACKLOG: i32 = 64;
 /// Locks that one answer lists unless it is asked for another number.
 pub(crate) const DEFAULT_LIMIT: usize = 1000;
@@ -115,26 +115,24 @@ impl Drop for Admin {
 }
 
 fn accept_all(listener: &Socket, over: &AtomicBool, scope: Scope, handle: &Handle) {
-    let serving = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Places::default());
     while !over.load(Ordering::Acquire) {
         let Ok((socket, _)) = listener.accept() else {
             // No descriptor, or the end. Neither gets better by trying at once.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        if serving.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
-            serving.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (handle, count) = (handle.clone(), serving.clone());
-        let thread = std::thread::Builder::new().name("lockd-request".into()).spawn(move || {
+        let socket = Arc::new(socket);
+        let Some(place) = places.take(socket.clone()) else { continue };
+        let handle = handle.clone();
+        // Without a thread the place is free again, and the connection closed.
+        let _ = std::thread::Builder::new().name("lockd-request".into()).spawn(move || {
             // A peer that went away has no use for an answer.
-            let _ = http::serve(&socket, |request| respond(request, scope, &handle));
-            count.fetch_sub(1, Ordering::Relaxed);
+            let _ = http::serve(&socket, |request| {
+                place.asked();
+                respond(request, scope, &handle)
+            });
         });
-        if thread.is_err() {
-            serving.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 
