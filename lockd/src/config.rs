@@ -29,8 +29,13 @@ pub struct Config {
     pub secret_files: Vec<PathBuf>,
     /// Secrets that are in no file.
     pub secrets: Vec<Secret>,
-    /// Where tokens are kept from one run to the next. Without it they begin at 1 at every start.
+    /// Where tokens are kept from one run to the next. Without it they begin at `first_token` at
+    /// every start.
     pub state_dir: Option<PathBuf>,
+    /// No token below this is issued; from 1 to 2^64 - 2. With a state directory it counts only if
+    /// it is above what comes next by the state: then nothing is granted for the longest lease
+    /// there is, 255 s, since what was granted before is not known.
+    pub first_token: u64,
     /// How long nothing is granted after a start, at least.
     pub quarantine: Duration,
     /// Where `/metrics` and `/healthz` are served over HTTP: `HOST:PORT`.
@@ -50,6 +55,9 @@ pub const DEFAULT_MAX_WAITERS_PER_CONNECTION: usize = 10_000;
 /// Connections, unless told otherwise.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 10_000;
 
+/// The last token there is: the counter stops before it would overflow.
+const LAST_TOKEN: u64 = u64::MAX - 1;
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -63,6 +71,7 @@ impl Default for Config {
             secret_files: Vec::new(),
             secrets: Vec::new(),
             state_dir: None,
+            first_token: 1,
             quarantine: Duration::ZERO,
             metrics_listen: None,
             admin_socket: None,
@@ -93,6 +102,10 @@ impl Config {
                 let what = format!("{name} must be from 1 to {}", u32::MAX - 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
             }
+        }
+        if !(1..=LAST_TOKEN).contains(&self.first_token) {
+            let what = format!("first-token must be from 1 to {LAST_TOKEN}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         Ok(core::Limits {
             locks: self.max_locks,

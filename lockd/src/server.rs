@@ -200,9 +200,9 @@ fn make_core(config: &Config, limits: Limits) -> io::Result<Core> {
     let mut quarantine = config.quarantine;
     let mut core = match &config.state_dir {
         Some(path) => {
-            let (state, past) = State::open(path)?;
+            let (state, past) = State::open(path, config.first_token)?;
             match past.stopped {
-                None => tracing::info!("new state directory: tokens begin at 1"),
+                None => tracing::info!(first_token = past.first_token, "new state directory"),
                 Some(clean) => tracing::info!(
                     clean_stop = clean,
                     first_token = past.first_token,
@@ -215,11 +215,12 @@ fn make_core(config: &Config, limits: Limits) -> io::Result<Core> {
         }
         None => {
             tracing::warn!(
-                "no state directory: tokens begin at 1 again, so a token of before this start \
+                "no state directory: tokens begin at {} again, so a token of before this start \
                  may equal a new one; a resource that compares tokens cannot tell their holders \
-                 apart"
+                 apart",
+                config.first_token
             );
-            Core::new(limits, 1, u64::MAX)
+            Core::new(limits, config.first_token, u64::MAX)
         }
     };
     if !quarantine.is_zero() {

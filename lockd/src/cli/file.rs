@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) idle_timeout: Option<u32>,
     pub(super) secret_file: Option<Vec<PathBuf>>,
     pub(super) state_dir: Option<PathBuf>,
+    pub(super) first_token: Option<u64>,
     pub(super) quarantine: Option<u32>,
     pub(super) metrics_listen: Option<String>,
     pub(super) admin_socket: Option<PathBuf>,

@@ -28,7 +28,10 @@ const AFTER: &str = "\
 Restarts:
   Without --state-dir tokens begin at 1 at every start. With it they keep growing
   whatever ended the run before, and nothing is granted until leases of before have
-  certainly ended: clients are told `not_active` until then.
+  certainly ended: clients are told `not_active` until then. If the directory is lost
+  or damaged, start with --first-token above every token ever granted; a copy of it
+  may be used only if nothing was granted after the copy was made, and never by two
+  servers.
 
 Limits:
   From 90 % of --max-locks or --max-waiters on, acquires are answered `busy`, until
@@ -136,6 +139,14 @@ struct Serve {
     #[arg(long, value_name = "DIR", env = "LOCKD_STATE_DIR")]
     state_dir: Option<PathBuf>,
 
+    /// Issue no token below this one [default: 1]
+    ///
+    /// For a state directory that was lost or damaged: remove DIR/state if it is there, and start
+    /// with a number above every token ever granted. Nothing is then granted for 255 seconds, the
+    /// longest lease there is. Changes nothing once the state directory has come so far.
+    #[arg(long, value_name = "N", env = "LOCKD_FIRST_TOKEN")]
+    first_token: Option<u64>,
+
     /// Grant nothing for this long after the start [default: 0]
     ///
     /// Without a state directory, the longest lease in use here keeps leases of before from being
@@ -239,6 +250,7 @@ impl Cli {
             secret_files: given.secret_file.or(file.secret_file).unwrap_or_default(),
             secrets: Vec::new(),
             state_dir: given.state_dir.or(file.state_dir),
+            first_token: given.first_token.or(file.first_token).unwrap_or(default.first_token),
             quarantine: Duration::from_secs(quarantine.into()),
             metrics_listen: given.metrics_listen.or(file.metrics_listen),
             admin_socket: given.admin_socket.or(file.admin_socket),

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Tokens that are reserved at once. Those that a crash leaves unused are never issued.
 const BLOCK: u64 = 1 << 20;
+/// No lease is longer.
+const LONGEST_LEASE: Duration = Duration::from_secs(u8::MAX as u64);
 
 /// The durable state, and this process's claim to it.
 #[derive(Debug)]
@@ -41,13 +43,14 @@ pub struct Past {
 
 impl State {
     /// Takes the directory and reads what it holds. Marks it as in use, so that a start which
-    /// could not write later fails now.
+    /// could not write later fails now. No token below `first_token` (1 or more) is issued.
     ///
     /// # Errors
     /// Another server uses it, or it cannot be read or written, or it is damaged. The message
     /// names it.
-    pub(crate) fn open(path: &Path) -> io::Result<(State, Past)> {
-        Directory::open(path).and_then(|disk| State::on(Box::new(disk), BLOCK)).map_err(|error| {
+    pub(crate) fn open(path: &Path, first_token: u64) -> io::Result<(State, Past)> {
+        let open = || State::from_token(Box::new(Directory::open(path)?), BLOCK, first_token);
+        open().map_err(|error| {
             let what = format!("state directory {}: {error}", path.display());
             io::Error::new(error.kind(), what)
         })
@@ -57,21 +60,39 @@ impl State {
     ///
     /// # Errors
     /// As [`State::open`], without the directory's name.
-    pub fn on(mut disk: Box<dyn Disk>, block: u64) -> io::Result<(State, Past)> {
+    pub fn on(disk: Box<dyn Disk>, block: u64) -> io::Result<(State, Past)> {
+        State::from_token(disk, block, 1)
+    }
+
+    /// As [`State::on`]. If tokens below `first_token` were to come, they are passed over, and
+    /// the longest lease there is may still be running: what was granted before is not known.
+    fn from_token(
+        mut disk: Box<dyn Disk>,
+        block: u64,
+        first_token: u64,
+    ) -> io::Result<(State, Past)> {
         let record = match disk.read()? {
             None => None,
             Some(bytes) => Some(Record::decode(&bytes).map_err(|damaged| {
                 let what = format!(
                     "the state file is damaged: {damaged}. It keeps fencing tokens from being \
-                     issued twice: restore it; without it they would begin at 1 again"
+                     issued twice: a copy may take its place only if nothing was granted after \
+                     the copy was made; otherwise remove it and start with --first-token above \
+                     every token ever granted"
                 );
                 io::Error::new(io::ErrorKind::InvalidData, what)
             })?),
         };
-        let tokens = record.map_or(0, |record| record.tokens);
+        let mut tokens = record.map_or(0, |record| record.tokens);
+        let mut quarantine = record.map_or(Duration::ZERO, |record| record.quarantine);
+        if tokens < first_token.saturating_sub(1) {
+            tokens = first_token - 1;
+            quarantine = quarantine.max(LONGEST_LEASE);
+            tracing::warn!(first_token, "tokens were set forward: leases of before are not known");
+        }
         let past = Past {
             first_token: tokens.saturating_add(1),
-            quarantine: record.map_or(Duration::ZERO, |record| record.quarantine),
+            quarantine,
             stopped: record.map(|record| record.stopped),
         };
         #[cfg(canary)]

@@ -319,6 +319,80 @@ fn tokens_are_reserved_in_blocks() {
     assert_eq!(state.reserve(BLOCK, 9).unwrap(), 2 * BLOCK);
 }
 
+/// A start on `disk` that issues no token below `first_token`, and how long it grants nothing.
+fn started_at(disk: &ModelDisk, first_token: u64) -> io::Result<(Core, Past)> {
+    let (state, past) = State::from_token(Box::new(disk.clone()), BLOCK, first_token)?;
+    let mut core = Core::with_journal(LIMITS, past.first_token, Box::new(state));
+    core.quarantine(Time::default().after(past.quarantine));
+    Ok((core, past))
+}
+
+/// What `core` grants for `lease` seconds at `now`: a token, or nothing.
+fn grant(core: &mut Core, owner: u64, lease: u8, now: Time) -> Option<u64> {
+    let mut out = Granted::default();
+    let key = owner.to_be_bytes();
+    core.acquire(ConnectionId(0), Acquire { wait: 0, lease, owner, key: &key }, now, &mut out);
+    out.0.first().copied()
+}
+
+#[test]
+fn a_lost_state_begins_at_the_first_token_once_the_longest_lease_has_ended() {
+    let disk = ModelDisk::default();
+    let begun = Time::default();
+    let (mut core, past) = started_at(&disk, 5000).unwrap();
+    let quarantine = Duration::from_secs(255);
+    assert_eq!(past, Past { first_token: 5000, quarantine, stopped: None });
+    assert_eq!(grant(&mut core, 1, 9, begun.after_seconds(254)), None);
+    assert_eq!(grant(&mut core, 2, 9, begun.after_seconds(255)), Some(5000));
+    assert_eq!(grant(&mut core, 3, 9, begun.after_seconds(255)), Some(5001));
+    core.stop(begun.after_seconds(255).after_seconds(9)).unwrap();
+    // Without it, with it still there, and with a lower one: nothing is changed.
+    for first_token in [1, 5000, 4000, 5002] {
+        let (mut core, past) = started_at(&disk, first_token).unwrap();
+        let after = Past { first_token: 5002, quarantine: Duration::ZERO, stopped: Some(true) };
+        assert_eq!(past, after, "{first_token}");
+        core.stop(begun).unwrap();
+    }
+}
+
+#[test]
+fn tokens_set_forward_are_durable_before_one_is_issued() {
+    let disk = ModelDisk::default();
+    drop(started_at(&disk, 5000).unwrap());
+    // The power fails at once, and the next start is not told again.
+    disk.lose_power(&mut Random(7));
+    let (mut core, past) = started_at(&disk, 1).unwrap();
+    let quarantine = Duration::from_secs(255);
+    assert_eq!(past, Past { first_token: 5000, quarantine, stopped: Some(false) });
+    assert_eq!(grant(&mut core, 1, 9, Time::default().after(quarantine)), Some(5000));
+    drop(core);
+    disk.lose_power(&mut Random(7));
+    assert_eq!(started_at(&disk, 5000).unwrap().1.first_token, 5000 + BLOCK);
+}
+
+#[test]
+fn a_state_that_is_behind_the_first_token_is_taken_for_an_old_copy() {
+    let disk = ModelDisk::default();
+    let (mut core, token) = granted(&disk, 2, Time::default());
+    core.stop(Time::default().after_seconds(9)).unwrap();
+    let (_, past) = started_at(&disk, token + 2).unwrap();
+    let quarantine = Duration::from_secs(255);
+    assert_eq!(past, Past { first_token: token + 2, quarantine, stopped: Some(true) });
+}
+
+#[test]
+fn the_first_token_may_be_the_last() {
+    let disk = ModelDisk::default();
+    let (mut core, past) = started_at(&disk, u64::MAX - 1).unwrap();
+    let now = Time::default().after(past.quarantine);
+    assert_eq!(grant(&mut core, 1, 9, now), Some(u64::MAX - 1));
+    assert_eq!(grant(&mut core, 2, 9, now), None);
+    core.stop(now).unwrap();
+    let (mut core, past) = started_at(&disk, u64::MAX - 1).unwrap();
+    assert_eq!(past.first_token, u64::MAX);
+    assert_eq!(grant(&mut core, 3, 9, now.after(past.quarantine)), None);
+}
+
 #[test]
 fn a_damaged_file_is_an_error_that_says_so() {
     let disk = ModelDisk::default();
@@ -327,6 +401,9 @@ fn a_damaged_file_is_an_error_that_says_so() {
     let error = start(&disk).expect_err("damaged");
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     assert!(error.to_string().contains("damaged"), "{error}");
+    let advice = ["only if nothing was granted after", "--first-token"];
+    assert!(advice.iter().all(|advice| error.to_string().contains(advice)), "{error}");
+    started_at(&disk, 5000).expect_err("what it says may be right: somebody has to remove it");
 }
 
 #[test]
