@@ -21,10 +21,12 @@ pub struct LockLine {
 }
 
 /// Asks the server whose admin socket is `path` which locks are held, at most `limit` (1 or
-/// more) of those whose key begins with `prefix`, and gives them to `each` as they come.
+/// more) of those whose key begins with `prefix`, and gives them to `each` once all have arrived:
+/// however long it takes, the list is whole.
 ///
 /// # Errors
-/// Nobody answers on the socket, or not with such a list; and the first error of `each`.
+/// Nobody answers on the socket, or not with such a list, or the list is cut short: then `each`
+/// has got nothing. And the first error of `each`.
 pub fn inspect(
     path: &Path,
     prefix: &str,
@@ -43,6 +45,7 @@ pub fn inspect(
     let mut status = String::new();
     answer.by_ref().take(8192).read_line(&mut status).map_err(named)?;
     let mut line = String::new();
+    let mut length = None;
     loop {
         line.clear();
         if answer.by_ref().take(8192).read_line(&mut line).map_err(named)? == 0 {
@@ -51,17 +54,37 @@ pub fn inspect(
         if line.trim_end().is_empty() {
             break;
         }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok();
+        }
     }
     if !status.contains(" 200 ") {
         line.clear();
         answer.take(8192).read_line(&mut line).map_err(named)?;
         return Err(named(io::Error::other(line.trim_end().to_owned())));
     }
-    for line in answer.lines() {
-        let lock = serde_json::from_str(&line.map_err(named)?).map_err(io::Error::from);
+    let list = read_list(answer, length).map_err(named)?;
+    for line in list.lines() {
+        let lock = serde_json::from_str(line).map_err(io::Error::from);
         each(lock.map_err(named)?)?;
     }
     Ok(())
+}
+
+/// Reads a list of as many bytes as the answer's head said.
+fn read_list(answer: impl Read, length: Option<u64>) -> io::Result<String> {
+    let length =
+        length.ok_or_else(|| io::Error::other("the answer does not say how long it is"))?;
+    let mut list = Vec::new();
+    answer.take(length).read_to_end(&mut list)?;
+    let arrived = list.len() as u64;
+    if arrived < length {
+        let what = format!("the list was cut short: {arrived} of {length} bytes arrived");
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+    }
+    String::from_utf8(list).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 fn send(mut stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
