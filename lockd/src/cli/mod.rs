@@ -54,7 +54,8 @@ Settings come from the command line, else from the environment, else from the
 
 Examples:
   lockd
-  lockd --listen '[::]:7420' --secret-file /etc/lockd/secret --state-dir /var/lib/lockd
+  lockd --listen 0.0.0.0:7420 --listen '[::]:7420' --secret-file /etc/lockd/secret \\
+        --state-dir /var/lib/lockd
   lockd --listen unix:/run/lockd/lockd.sock --metrics-listen 127.0.0.1:7421
   lockd inspect --admin-socket /run/lockd/admin.sock --prefix jobs/";
 
@@ -89,6 +90,7 @@ struct Serve {
     /// Address to listen on, HOST:PORT or unix:PATH; may be given several times [default:
     /// 127.0.0.1:7420]
     ///
+    /// `[::]` is every address of IPv6 and none of IPv4, for which 0.0.0.0 can be given beside it.
     /// Port 0 takes any free one. Each address is printed on standard output, as `listening on
     /// ADDRESS`, once connections are accepted. One server at a time can have a PATH: it keeps
     /// PATH.lock locked, a file that stays when it ends.
@@ -141,9 +143,10 @@ struct Serve {
 
     /// Issue no token below this one [default: 1]
     ///
-    /// For a state directory that was lost or damaged: remove DIR/state if it is there, and start
-    /// with a number above every token ever granted. Nothing is then granted for 255 seconds, the
-    /// longest lease there is. Changes nothing once the state directory has come so far.
+    /// For a state directory that was lost or damaged: when the server of before has ended, remove
+    /// DIR/state if it is there, and start with a number above every token ever granted. Nothing is
+    /// then granted for 255 seconds, the longest lease there is. Changes nothing once the state
+    /// directory has come so far.
     #[arg(long, value_name = "N", env = "LOCKD_FIRST_TOKEN")]
     first_token: Option<u64>,
 
