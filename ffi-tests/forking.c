@@ -4,19 +4,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #define FORKED LOCKCLIENT_E_FORKED
-
-/* Waits for a child and wants it to end well. */
-static void reap(pid_t child)
-{
-    int status = 0;
-    CHECK(child > 0);
-    while (waitpid(child, &status, 0) < 0)
-        CHECK(errno == EINTR);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 /* Everything says so, at once, and frees cleanly. */
 static void child_of(lockclient *client, lockclient_ticket *waiting, lockclient_ticket *granted,

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 static inline int thread_id(void)
 {
@@ -49,6 +50,16 @@ static inline uint64_t cpu_ms(void)
     struct timespec time;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* Waits for a child and wants it to end well. */
+static inline void reap(pid_t child)
+{
+    int status = 0;
+    CHECK(child > 0);
+    while (waitpid(child, &status, 0) < 0)
+        CHECK(errno == EINTR);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* The number of the library's epoll: this program has no other yet. */

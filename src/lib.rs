@@ -21,6 +21,9 @@ mod input;
 mod io;
 mod lock;
 mod log;
+#[cfg(not(all(shuttle, test)))]
+#[cfg_attr(all(loom, test), allow(dead_code, reason = "all but its own models use the checker's"))]
+mod mutex;
 mod outcome;
 mod quiet;
 mod reason;

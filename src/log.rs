@@ -6,7 +6,8 @@ use crate::io::sys;
 use crate::outcome::Failure;
 use crate::quiet::Quiet;
 use crate::reason::ReasonKind;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
+use crate::ticket::Condvar;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -109,16 +110,18 @@ impl Log {
     /// Waits until the lines that wait are delivered, at most until `limit`; no callback begins
     /// afterwards. Says whether the thread is past its last one.
     pub(crate) fn close(&self, limit: Mono) -> bool {
-        let mut inner = self.inner.lock();
-        inner.finishing = true;
-        self.changed.notify_all();
-        while !inner.ended {
-            let now = sys::mono();
-            if now >= limit {
-                break;
+        self.finish();
+        let mut inner = loop {
+            let epoch = self.changed.epoch();
+            let inner = self.inner.lock();
+            if inner.ended {
+                break inner;
             }
-            self.changed.wait_for(&mut inner, limit.since(now));
-        }
+            drop(inner);
+            if self.changed.wait_until(epoch, limit) {
+                break self.inner.lock();
+            }
+        };
         inner.closed = true;
         let idle = !inner.running;
         drop(inner);
@@ -150,8 +153,9 @@ impl Log {
 
     /// The next line, and how many were lost before it.
     fn next(&self) -> Option<(Event, u64)> {
-        let mut inner = self.inner.lock();
         loop {
+            let epoch = self.changed.epoch();
+            let mut inner = self.inner.lock();
             if inner.closed {
                 return None;
             }
@@ -162,7 +166,8 @@ impl Log {
             if inner.finishing {
                 return None;
             }
-            self.changed.wait(&mut inner);
+            drop(inner);
+            self.changed.wait_until(epoch, Mono(u64::MAX));
         }
     }
 }

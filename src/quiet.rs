@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 use std::panic::{self, PanicHookInfo};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -34,13 +34,20 @@ impl Drop for Quiet {
 }
 
 /// Puts the silent hook around the program's. Once; later calls do nothing.
+///
+/// Nobody waits for whoever does it, nor does it in its place: in a child that was forked meanwhile
+/// that thread is gone, and the standard library's lock of the hook may be held for ever (HOST-2).
+/// Such a child goes without the silent hook, and so does a call on another thread until the hook is
+/// there; it matters only if this library has a bug then.
 pub(crate) fn install() {
-    static ONCE: Once = Once::new();
+    static BEGUN: AtomicBool = AtomicBool::new(false);
     // The hook cannot be touched while this thread panics; the next client sees to it then.
-    if std::thread::panicking() {
+    if BEGUN.load(Ordering::Relaxed) || std::thread::panicking() {
         return;
     }
-    ONCE.call_once(|| panic::set_hook(around(panic::take_hook())));
+    if !BEGUN.swap(true, Ordering::Relaxed) {
+        panic::set_hook(around(panic::take_hook()));
+    }
 }
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;

@@ -1,13 +1,14 @@
-//! The locks and atomics of what callers and the background thread share: parking_lot's and std's,
-//! or those of loom or shuttle in their model checks.
+//! The locks and atomics of what callers and the background thread share: our own mutex around
+//! parking_lot's, and std's atomics, or those of loom or shuttle in their model checks.
 //!
-//! parking_lot, because its locks are not poisoned by a panic, can be tried for a bounded time,
-//! and are understood by the thread sanitizer.
+//! parking_lot, because its locks are not poisoned by a panic and are understood by the thread
+//! sanitizer; around it, because its waiting threads are in a table of the whole process, which a
+//! forked child would inherit (`mutex.rs`).
 
 #[cfg(not(all(any(loom, shuttle), test)))]
 mod real {
     pub(crate) use crate::io::sys::Futex;
-    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use crate::mutex::{Mutex, MutexGuard};
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 }
@@ -30,12 +31,12 @@ mod model {
     use std::ops::{Deref, DerefMut};
     use std::time::Duration;
 
-    /// The checker's mutex with parking_lot's face. Time does not exist in a model: a timed try waits.
+    /// The checker's mutex with the face of ours. Time does not exist in a model: a timed try waits.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(checker::sync::Mutex<T>);
 
     #[derive(Debug)]
-    pub(crate) struct MutexGuard<'a, T>(Option<checker::sync::MutexGuard<'a, T>>);
+    pub(crate) struct MutexGuard<'a, T>(checker::sync::MutexGuard<'a, T>);
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Mutex<T> {
@@ -43,11 +44,11 @@ mod model {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().unwrap()))
+            MutexGuard(self.0.lock().unwrap())
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+            self.0.try_lock().ok().map(MutexGuard)
         }
 
         pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
@@ -63,13 +64,13 @@ mod model {
         type Target = T;
 
         fn deref(&self) -> &T {
-            self.0.as_deref().unwrap()
+            &self.0
         }
     }
 
     impl<T> DerefMut for MutexGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            self.0.as_deref_mut().unwrap()
+            &mut self.0
         }
     }
 
@@ -77,54 +78,30 @@ mod model {
     /// never times out.
     #[derive(Debug)]
     pub(crate) struct Futex {
-        value: Mutex<u32>,
-        changed: Condvar,
+        value: checker::sync::Mutex<u32>,
+        changed: checker::sync::Condvar,
     }
 
     impl Futex {
         pub(crate) fn new() -> Futex {
-            Futex { value: Mutex::new(0), changed: Condvar::new() }
+            Futex { value: checker::sync::Mutex::new(0), changed: checker::sync::Condvar::new() }
         }
 
         pub(crate) fn value(&self) -> u32 {
-            *self.value.lock()
+            *self.value.lock().unwrap()
         }
 
         pub(crate) fn wait(&self, seen: u32, _: u32, _: Mono) -> bool {
-            let mut value = self.value.lock();
+            let value = self.value.lock().unwrap();
             if *value == seen {
-                self.changed.wait(&mut value);
+                drop(self.changed.wait(value).unwrap());
             }
             false
         }
 
         pub(crate) fn wake(&self, _: u32) {
-            *self.value.lock() += 1;
+            *self.value.lock().unwrap() += 1;
             self.changed.notify_all();
-        }
-    }
-
-    /// The checker's condition variable with parking_lot's face. A timed wait never times out: a model
-    /// that needs a timer makes it a thread.
-    #[derive(Debug)]
-    pub(crate) struct Condvar(checker::sync::Condvar);
-
-    impl Condvar {
-        pub(crate) fn new() -> Condvar {
-            Condvar(checker::sync::Condvar::new())
-        }
-
-        pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
-            let inner = guard.0.take().unwrap();
-            guard.0 = Some(self.0.wait(inner).unwrap());
-        }
-
-        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            self.wait_for(guard, Duration::MAX);
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
         }
     }
 }

@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs the body of an exported function. `on_panic` is what C gets if it panics.
 pub(super) fn boundary<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
-    quiet::install();
     let _kept = Errno::keep();
     let _whole = Uncancelled::enter();
+    quiet::install();
     let _quiet = Quiet::enter();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         panicked(payload);

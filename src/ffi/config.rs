@@ -3,8 +3,8 @@
 use super::boundary::{boundary, status, value_or};
 use super::handle::Handle;
 use super::status::{Ended, LOCKCLIENT_E_INVALID_ARGUMENT, lockclient_status};
+use crate::sync::Mutex;
 use crate::{Config, ConfigError};
-use parking_lot::Mutex;
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
 use std::{ptr, slice};

@@ -9,6 +9,16 @@ fn host_1_signals() {
 }
 
 #[test]
+fn host_2_own_clients() {
+    passes("own_clients", &[&server().addr().to_string()]);
+}
+
+#[test]
+fn host_2_first_call() {
+    passes("first_call", &[]);
+}
+
+#[test]
 fn host_3_closefrom() {
     passes("closefrom", &[&server().addr().to_string()]);
 }
