@@ -163,6 +163,7 @@ typedef struct {
     uint64_t timed_out;
     /**
      * Acquires that the server refused: at capacity.
+     * Also those that were cancelled, or ran out of time, before they were tried again.
      */
     uint64_t busy;
     /**
@@ -241,7 +242,9 @@ typedef struct {
 
 /**
  * Acquire: definite. The server is at capacity; nothing waits there for you. Next: back off with
- * jitter before you try again, or see lockclient_config_set_busy_retry.
+ * jitter before you try again, or see lockclient_config_set_busy_retry; with that, the server said
+ * so the last time that it was asked, and the acquire ended before it was asked again, be it by a
+ * cancel, a shutdown or its deadline.
  */
 #define LOCKCLIENT_BUSY 2
 
@@ -537,7 +540,8 @@ lockclient_status lockclient_config_set_enforce_budget(lockclient_config *config
 
 /**
  * Retries an acquire that a server refused as busy, with backoff and jitter, inside the same
- * deadline; never one with a wait of 0.
+ * deadline; never one with a wait of 0. What ends it between two tries, be it a cancel or a
+ * shutdown, ends it LOCKCLIENT_BUSY, the last answer.
  *
  * Threads: any.
  *
@@ -941,9 +945,9 @@ int lockclient_ticket_fd(lockclient_ticket *ticket);
 /**
  * Gives the acquire up. Afterwards there is a result, to be taken as any other: what was not sent
  * is LOCKCLIENT_CANCELLED; what may have been sent is LOCKCLIENT_INDETERMINATE, and its connection
- * is closed; a timeout or a refusal that had come already stands; a grant that had come and was not
- * taken is given back, LOCKCLIENT_INDETERMINATE. Cancelling again, or after the result was taken,
- * changes nothing.
+ * is closed; a timeout or a refusal that had come already stands, also of one that waits to be
+ * tried again; a grant that had come and was not taken is given back, LOCKCLIENT_INDETERMINATE.
+ * Cancelling again, or after the result was taken, changes nothing.
  *
  * Threads: any, also while another waits for the ticket, and the log callback. Never blocks.
  *

@@ -182,7 +182,8 @@ impl Config {
     }
 
     /// Tries again, with backoff and inside the same deadline, when the server says that it is
-    /// busy. Never for a wait of 0. Off if not set.
+    /// busy. Never for a wait of 0. Off if not set. What ends it between two tries, be it a cancel
+    /// or a shutdown, ends it [`crate::Outcome::Busy`], the last answer.
     #[must_use]
     pub fn busy_retry(mut self, on: bool) -> Config {
         self.busy_retry = on;

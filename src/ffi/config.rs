@@ -231,7 +231,8 @@ pub unsafe extern "C" fn lockclient_config_set_enforce_budget(
 }
 
 /// Retries an acquire that a server refused as busy, with backoff and jitter, inside the same
-/// deadline; never one with a wait of 0.
+/// deadline; never one with a wait of 0. What ends it between two tries, be it a cancel or a
+/// shutdown, ends it LOCKCLIENT_BUSY, the last answer.
 ///
 /// Threads: any.
 ///
