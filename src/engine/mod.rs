@@ -235,7 +235,7 @@ impl Engine {
 
     /// CON-3: the reason, when every endpoint's last attempt ended in an authentication failure. A
     /// connection that was made before, and still serves, goes on serving.
-    fn locked_out(&self) -> Option<Reason> {
+    pub fn locked_out(&self) -> Option<Reason> {
         self.router.all_auth().filter(|_| !self.is_ready())
     }
 
