@@ -95,6 +95,7 @@ static void nobody_there(const char *endpoint)
     errno = 4242;
     EXPECT(LOCKCLIENT_NOT_SENT, lockclient_wait_ready(client, 0));
     EXPECT(LOCKCLIENT_NOT_SENT, lockclient_wait_ready(client, 300));
+    CHECK(strcmp(lockclient_last_error(), "No node serves yet.") == 0);
     CHECK(now_ms() - start >= 300 && now_ms() - start < 10000);
     start = now_ms();
     EXPECT(LOCKCLIENT_NOT_SENT, acquire(client, "k", 1000, &grant));
@@ -118,6 +119,7 @@ static void counts(const char *endpoint)
     lockclient *client = open_ready(endpoint);
     lockclient_grant grant;
     uint64_t token = hold(client, "counted");
+    EXPECT(LOCKCLIENT_OK, lockclient_wait_ready(client, 0));
     EXPECT(LOCKCLIENT_TIMED_OUT, acquire(client, "counted", 0, &grant));
     EXPECT(LOCKCLIENT_OK, lockclient_release(client, "counted", NUL, token));
     EXPECT(LOCKCLIENT_NOT_HELD, lockclient_release(client, "counted", NUL, token));

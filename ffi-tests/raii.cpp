@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <poll.h>
 #include <set>
 #include <stdexcept>
@@ -200,6 +201,37 @@ void logs(const std::string &endpoint, const std::string &nowhere)
     CHECK(lines.use_count() == 1);
 }
 
+// A release that is refused inside the log callback does not lose the lock.
+void refused_release(const std::string &endpoint, const Client &watcher)
+{
+    std::mutex mutex;
+    std::optional<Lock> held;
+    std::atomic<int> refused{0};
+    Config config;
+    config.endpoint(endpoint).log([&](LogLevel, std::string_view) {
+        const std::lock_guard<std::mutex> guard(mutex);
+        if (!held)
+            return;
+        const Status status = held->release();
+        CHECK(status.code() == LOCKCLIENT_E_WOULD_DEADLOCK && !status.why().empty() && !*held);
+        held.reset();
+        ++refused;
+    });
+    auto client = Client::open(config);
+    CHECK(client && client->wait_ready(30s));
+    auto lock = client->acquire("refused", {30s, 0s, 250s});
+    CHECK(lock && !is_free(watcher, "refused"));
+    {
+        const std::lock_guard<std::mutex> guard(mutex);
+        held = *std::move(lock);
+    }
+    // A try has a connection of its own, and a line tells of it.
+    CHECK(is_free(*client, "another"));
+    CHECK(watcher.acquire("refused", {60s, 0s}));
+    CHECK(refused == 1);
+    CHECK(client->shutdown(30s));
+}
+
 void threads(const Client &client)
 {
     std::vector<std::thread> all;
@@ -231,6 +263,7 @@ int main(int argc, char **argv)
         refusals(client);
         tickets(client, argv[3]);
         lifetimes(argv[1], client);
+        refused_release(argv[1], client);
         threads(client);
     }
     unknown(argv[2]);

@@ -163,6 +163,7 @@ typedef struct {
     uint64_t timed_out;
     /**
      * Acquires that the server refused: at capacity.
+     * Also those that were cancelled, or ran out of time, before they were tried again.
      */
     uint64_t busy;
     /**
@@ -241,7 +242,9 @@ typedef struct {
 
 /**
  * Acquire: definite. The server is at capacity; nothing waits there for you. Next: back off with
- * jitter before you try again, or see lockclient_config_set_busy_retry.
+ * jitter before you try again, or see lockclient_config_set_busy_retry; with that, the server said
+ * so the last time that it was asked, and the acquire ended before it was asked again, be it by a
+ * cancel, a shutdown or its deadline.
  */
 #define LOCKCLIENT_BUSY 2
 
@@ -495,7 +498,8 @@ lockclient_status lockclient_config_set_connections(lockclient_config *config, u
 lockclient_status lockclient_config_set_connect_timeout_ms(lockclient_config *config, uint64_t ms);
 
 /**
- * Sets how long after its deadline an acquire that was sent may still be answered
+ * Sets how long after its deadline, and after the wait that its server was asked for (what was left
+ * of the deadline, rounded up to whole seconds), an acquire that was sent may still be answered
  * LOCKCLIENT_TIMED_OUT or LOCKCLIENT_BUSY, before its connection is closed and it ends as
  * LOCKCLIENT_INDETERMINATE. A grant that comes after the deadline is never handed out, whatever
  * this is.
@@ -510,8 +514,9 @@ lockclient_status lockclient_config_set_connect_timeout_ms(lockclient_config *co
 lockclient_status lockclient_config_set_response_grace_ms(lockclient_config *config, uint64_t ms);
 
 /**
- * Ends every acquire at its deadline exactly, without the response grace. An ordinary timeout is
- * then often LOCKCLIENT_INDETERMINATE, and takes the connection's other requests with it.
+ * Ends every acquire at its deadline exactly, without the response grace and without waiting out
+ * the server's whole seconds. An ordinary timeout is then often LOCKCLIENT_INDETERMINATE, and takes
+ * the connection's other requests with it.
  *
  * Threads: any.
  *
@@ -537,7 +542,8 @@ lockclient_status lockclient_config_set_enforce_budget(lockclient_config *config
 
 /**
  * Retries an acquire that a server refused as busy, with backoff and jitter, inside the same
- * deadline; never one with a wait of 0.
+ * deadline; never one with a wait of 0. What ends it between two tries, be it a cancel or a
+ * shutdown, ends it LOCKCLIENT_BUSY, the last answer.
  *
  * Threads: any.
  *
@@ -577,6 +583,8 @@ lockclient_status lockclient_config_set_idle_probe_ms(lockclient_config *config,
 /**
  * Sets the most acquires that may wait unsent in the client, and of releases by
  * lockclient_release_start that may be under way. One more is LOCKCLIENT_E_QUEUE_FULL, at once.
+ * Releases of grants that could not be handed over have as much room, of their own, and at least
+ * for 1024.
  *
  * Threads: any.
  *
@@ -632,7 +640,9 @@ lockclient_status lockclient_config_set_log(lockclient_config *config,
 lockclient_status lockclient_open(const lockclient_config *config, lockclient **out);
 
 /**
- * Blocks until some node serves. For checks at start-up; calls do not need it.
+ * Blocks until some node serves. For checks at start-up; calls do not need it. Says what the
+ * client's background thread knows, and returns at once when that is LOCKCLIENT_OK or
+ * LOCKCLIENT_E_AUTH.
  *
  * Threads: any, many at once; not from inside the client's own log callback.
  *
@@ -641,7 +651,8 @@ lockclient_status lockclient_open(const lockclient_config *config, lockclient **
  * @retval LOCKCLIENT_OK                  A node serves now.
  * @retval LOCKCLIENT_NOT_SENT            None did within the time.
  * @retval LOCKCLIENT_E_INVALID_ARGUMENT  `client` is NULL.
- * @retval LOCKCLIENT_E_AUTH              No endpoint accepts the secret, or one is required.
+ * @retval LOCKCLIENT_E_AUTH              No endpoint accepts the secret, or one is required, as of
+ *                                        the last attempt at each; the client keeps trying.
  * @retval LOCKCLIENT_E_CLOSED            Shut down, before the call or during it.
  * @retval LOCKCLIENT_E_FORKED            The client is the parent process's.
  * @retval LOCKCLIENT_E_WOULD_DEADLOCK    Called from inside the log callback.
@@ -716,10 +727,13 @@ int lockclient_completion_fd(lockclient *client);
 /**
  * Acquires a lock, and blocks until there is an outcome.
  *
- * The deadline is the call's start plus `wait_ms`, and nothing extends it: the client's own queue,
- * connecting, failing over to another server and waiting for the answer all count. The call
- * returns by then, plus, for a request that was sent, the response grace (500 ms unless
- * configured), during which a server may still say that it timed out, plus 100 ms. A request of
+ * The deadline is the call's start plus `wait_ms` (5 s for a wait of 0), and nothing extends it:
+ * the client's own queue, connecting, failing over to another server and waiting for the answer all
+ * count, and a grant that comes later is not handed over. The call returns by then plus 100 ms. For
+ * a request that was sent it may take longer to learn that there is none: by the response grace
+ * (500 ms unless configured), during which a server may still say that it timed out, and before
+ * that by up to a second, since what is left of the deadline is rounded up to whole seconds when it
+ * is sent to the server. lockclient_config_set_strict_deadline does without both. A request of
  * which a byte may have been sent is never sent again.
  *
  * Fractions of a second are rounded up to whole seconds, in all three durations; then the ranges
@@ -941,9 +955,9 @@ int lockclient_ticket_fd(lockclient_ticket *ticket);
 /**
  * Gives the acquire up. Afterwards there is a result, to be taken as any other: what was not sent
  * is LOCKCLIENT_CANCELLED; what may have been sent is LOCKCLIENT_INDETERMINATE, and its connection
- * is closed; a timeout or a refusal that had come already stands; a grant that had come and was not
- * taken is given back, LOCKCLIENT_INDETERMINATE. Cancelling again, or after the result was taken,
- * changes nothing.
+ * is closed; a timeout or a refusal that had come already stands, also of one that waits to be
+ * tried again; a grant that had come and was not taken is given back, LOCKCLIENT_INDETERMINATE.
+ * Cancelling again, or after the result was taken, changes nothing.
  *
  * Threads: any, also while another waits for the ticket, and the log callback. Never blocks.
  *

@@ -353,15 +353,20 @@ public:
     explicit operator bool() const noexcept { return client_ != nullptr; }
 
     /// Gives the lock back and waits for the answer, up to 5 s. After LOCKCLIENT_INDETERMINATE the
-    /// token may be released again with Client::release.
+    /// token may be released again with Client::release. Inside the log callback, where it may
+    /// not wait (LOCKCLIENT_E_WOULD_DEADLOCK), the lock is given back as the destructor does.
     Status release()
     {
         const std::shared_ptr<detail::Handle> client = std::move(client_);
         client_ = nullptr;
         if (client == nullptr)
             return Status(LOCKCLIENT_NOT_HELD, "this object has no lock to give back");
-        return Status::of(
-            lockclient_release(client->get(), key_.data(), key_.size(), grant_.token));
+        const Status released =
+            Status::of(lockclient_release(client->get(), key_.data(), key_.size(), grant_.token));
+        if (released.code() == LOCKCLIENT_E_WOULD_DEADLOCK)
+            static_cast<void>(
+                lockclient_release_start(client->get(), key_.data(), key_.size(), grant_.token));
+        return released;
     }
 
     /// The grant, to be released by its token: the lock stays held.

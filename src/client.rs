@@ -12,7 +12,9 @@ use crate::outcome::{Acquire, Grant, Outcome, Released, Shutdown, Token};
 use crate::reason::{Reason, ReasonKind};
 use crate::stats::Stats;
 use crate::sync::{Arc as SyncArc, Ordering};
-use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited};
+use crate::ticket::{
+    Cancel, Ending, Hook, Readiness, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited,
+};
 use crate::wire::Key;
 use std::fmt;
 use std::os::fd::RawFd;
@@ -62,14 +64,23 @@ impl Client {
         Ok(Client { inner: Arc::new(inner) })
     }
 
-    /// Blocks until some node serves, for at most `timeout`; says whether one does. For checks at
-    /// start-up.
+    /// Blocks until some node serves, for at most `timeout`; says whether one does, as far as the
+    /// background thread knows. With a `timeout` of zero it only looks. For checks at start-up.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Forked`], [`Error::WouldDeadlock`], [`Error::System`].
+    /// [`Error::Auth`] at once when every endpoint's last attempt failed authentication, as in
+    /// [`Client::acquire`]; [`Error::Closed`], [`Error::Forked`], [`Error::WouldDeadlock`],
+    /// [`Error::System`].
     pub fn wait_ready(&self, timeout: Duration) -> Result<bool, Error> {
         let limit = sys::mono() + timeout;
         self.enter_blocking()?;
+        // What is known needs no answer, which takes longer than some limits.
+        if let Some(readiness) = self.shared().readiness.read() {
+            return self.readiness(readiness);
+        }
+        if timeout.is_zero() {
+            return Ok(false);
+        }
         let reply = SyncArc::new(Reply::new(self.shared().condvars.make()));
         let command = Command::WaitReady(reply.clone());
         match self.shared().commands.push(command, timeout.min(PATIENTLY)) {
@@ -77,15 +88,26 @@ impl Client {
             Err(Refused::Stuck) => return Ok(false),
             Err(refused) => return Err(self.refusal(refused)),
         }
-        match self.hear(&reply, limit, Sleeper::Ready) {
-            Some(true) => Ok(true),
-            Some(false) => Err(self.refusal(Refused::Closed)),
+        let answer = self.hear(&reply, limit, Sleeper::Ready);
+        match answer.or_else(|| self.shared().readiness.read()) {
+            Some(readiness) => self.readiness(readiness),
             None => Ok(false),
         }
     }
 
-    /// Asks for the lock of `key` and blocks until there is an outcome: at the latest
-    /// `max(deadline, sent + wait) + response_grace` after the call, see [`Config::response_grace`].
+    fn readiness(&self, readiness: Readiness) -> Result<bool, Error> {
+        match readiness {
+            Readiness::Ready => Ok(true),
+            Readiness::Auth(reason) => Err(Error::Auth(self.shared().failure(reason))),
+            Readiness::Closed => Err(self.refusal(Refused::Closed)),
+        }
+    }
+
+    /// Asks for the lock of `key` and blocks until there is an outcome: give or take 100 ms, by its
+    /// deadline (the call plus the wait, or 5 s for a wait of zero), or for an acquire that was sent
+    /// by `max(deadline, sent + server's wait) + response_grace`. The server waits what was left of
+    /// the deadline, rounded up to whole seconds: up to a second longer if it was sent late. See
+    /// [`Config::response_grace`] and [`Config::strict_deadline`].
     ///
     /// `key` is 1..=128 bytes without space, newline and carriage return.
     ///

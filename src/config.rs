@@ -154,9 +154,10 @@ impl Config {
         Ok(self)
     }
 
-    /// How long after its deadline an acquire that was sent may still be answered "timed out" or
-    /// "busy" before its connection is closed and its outcome is unknown: 50 ms to 60 s, 500 ms if
-    /// not set. It never makes a late grant count.
+    /// How long after its deadline, and after the wait that its server was asked for (what was left
+    /// of the deadline, rounded up to whole seconds), an acquire that was sent may still be answered
+    /// "timed out" or "busy" before its connection is closed and its outcome is unknown: 50 ms to
+    /// 60 s, 500 ms if not set. It never makes a late grant count.
     ///
     /// # Errors
     /// The duration is out of range.
@@ -165,8 +166,9 @@ impl Config {
         Ok(self)
     }
 
-    /// Ends every acquire at its deadline exactly, without the response grace. An ordinary timeout
-    /// is then often an unknown outcome. Off if not set.
+    /// Ends every acquire at its deadline exactly, without the response grace and without waiting
+    /// out the server's whole seconds. An ordinary timeout is then often an unknown outcome. Off if
+    /// not set.
     #[must_use]
     pub fn strict_deadline(mut self, on: bool) -> Config {
         self.strict_deadline = on;
@@ -182,7 +184,8 @@ impl Config {
     }
 
     /// Tries again, with backoff and inside the same deadline, when the server says that it is
-    /// busy. Never for a wait of 0. Off if not set.
+    /// busy. Never for a wait of 0. Off if not set. What ends it between two tries, be it a cancel
+    /// or a shutdown, ends it [`crate::Outcome::Busy`], the last answer.
     #[must_use]
     pub fn busy_retry(mut self, on: bool) -> Config {
         self.busy_retry = on;
@@ -209,7 +212,8 @@ impl Config {
 
     /// The most acquires that may wait unsent, 1..=1,048,576, 65,536 if not set, and as many
     /// releases by `release_start` that may be under way. One more is [`Error::QueueFull`]. The lane
-    /// of releases of grants that could not be handed over has as many places, of its own.
+    /// of releases of grants that could not be handed over has as many places, of its own, and at
+    /// least 1,024.
     ///
     /// # Errors
     /// The number is out of range.

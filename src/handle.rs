@@ -47,7 +47,7 @@ impl Ticket {
 
     /// Gives the acquire up. Never blocks; afterwards there is a result. What was not sent is
     /// cancelled; of what may have been sent the outcome is unknown, unless its answer was there
-    /// already.
+    /// already. What was answered busy, and waits to be tried again, is busy.
     pub fn cancel(&self) {
         // A forked child's is the parent's to cancel.
         let _ = self.try_cancel();

@@ -62,12 +62,15 @@ impl Lock {
     /// keep [`Lock::token`] for that.
     ///
     /// # Errors
-    /// As [`Client::release`].
+    /// As [`Client::release`]. Inside the log callback, where it may not wait for the answer
+    /// ([`Error::WouldDeadlock`]), the lock is given back as if the guard had been dropped.
     pub fn release(mut self) -> Result<Released, Error> {
-        match self.client.take() {
-            Some(client) => client.release_key(&self.key, self.grant.token),
-            None => Err(Error::Closed),
+        let Some(client) = self.client.take() else { return Err(Error::Closed) };
+        let released = client.release_key(&self.key, self.grant.token);
+        if matches!(released, Err(Error::WouldDeadlock)) {
+            client.release_dropped(&self.key, self.grant.token);
         }
+        released
     }
 
     /// The grant as a value, without the guard: the lock stays held until its token is released or

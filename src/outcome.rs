@@ -148,7 +148,8 @@ pub enum Outcome<T> {
     Acquired(T),
     /// Definite: the server said that the wait ended without a grant.
     TimedOut,
-    /// Definite: the server is at capacity.
+    /// Definite: the server is at capacity. With [`crate::Config::busy_retry`] it said so the last
+    /// time that it was asked, and the acquire ended before it was asked again, whatever ended it.
     Busy,
     /// Definite: the deadline came before a byte was sent.
     NotSent(Failure),

@@ -44,6 +44,7 @@ counters! {
     /// Acquires that the server ended: the wait was over.
     timed_out,
     /// Acquires that the server refused: at capacity.
+    /// Also those that were cancelled, or ran out of time, before they were tried again.
     busy,
     /// Acquires whose deadline came before a byte was sent.
     not_sent,

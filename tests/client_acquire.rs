@@ -189,15 +189,30 @@ fn con_3_a_client_that_no_server_accepts_is_told_so_at_once() {
     let server =
         lockd::Server::start(lockd::Config { secrets, ..lockd::Config::on_free_port() }).unwrap();
     for config in [config(server.addr()), config(server.addr()).secret(&[7; 16]).unwrap()] {
+        // One that waits from the start, and one that comes later.
         let client = config.open().unwrap();
         let start = Instant::now();
+        assert!(matches!(client.wait_ready(seconds(200)), Err(Error::Auth(_))));
         let error = client.acquire("k", &waiting(200)).unwrap_err();
         let Error::Auth(failure) = error else { panic!("{error:?}") };
         assert_eq!(failure.endpoint(), Some(&*server.addr().to_string()));
         assert!(start.elapsed() < PATIENCE);
         assert!(matches!(client.release("k", Token::new(3)), Err(Error::Auth(_))));
-        assert!(!client.wait_ready(ms(10)).unwrap());
+        // One that looks, and one that waits.
+        assert!(matches!(client.wait_ready(Duration::ZERO), Err(Error::Auth(_))));
+        assert!(matches!(client.wait_ready(PATIENCE), Err(Error::Auth(_))));
+        assert!(start.elapsed() < PATIENCE);
     }
+}
+
+#[test]
+fn a_look_finds_a_server_that_serves_and_one_that_has_gone() {
+    let server = server();
+    let client = client(server.addr());
+    assert!((0..1_000).all(|_| client.wait_ready(Duration::ZERO).unwrap()));
+    server.stop().unwrap();
+    eventually("nobody serves", || !client.wait_ready(Duration::ZERO).unwrap());
+    assert!(!client.wait_ready(ms(10)).unwrap());
 }
 
 #[test]

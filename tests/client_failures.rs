@@ -7,9 +7,9 @@ use common::{
     PATIENCE, at_once, client, config, eventually, lock, ms, ready, seconds, server, waiting,
 };
 use lockclient::wire::ServerFrame;
-use lockclient::{Error, Outcome, ReasonKind, Released, Token};
+use lockclient::{Client, Error, Outcome, ReasonKind, Released, Shutdown, Ticket, Token};
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -191,6 +191,43 @@ fn gr_4_a_grant_with_too_little_of_its_lease_left_is_given_back() {
     let Outcome::Indeterminate(failure) = outcome else { panic!("{outcome:?}") };
     assert_eq!(failure.kind(), ReasonKind::ShortLease);
     eventually("its token is released", || *released.lock().unwrap() == [100]);
+}
+
+#[test]
+fn snd_5_what_was_refused_and_is_ended_before_it_is_sent_again_is_busy() {
+    // Refuses once, ends the connection, and does not serve afterwards: no second try can go out.
+    let refusing = || {
+        let refused = Arc::new(AtomicBool::new(false));
+        let once = refused.clone();
+        let fake = Fake::start(move |peer: &Peer, request| {
+            if let Request::Acquire { owner, key, .. } = request {
+                once.store(true, Ordering::SeqCst);
+                peer.send(ServerFrame::Busy { owner, key: &key });
+                peer.finish();
+            }
+        });
+        let config = config(fake.address()).connections(1).unwrap().busy_retry(true);
+        let client = ready(&config);
+        fake.serve(false);
+        (fake, client, refused)
+    };
+    let ends: [fn(&Client, &Ticket); 2] = [
+        |_, ticket| ticket.cancel(),
+        |client, _| assert_eq!(client.shutdown(seconds(10)).unwrap(), Shutdown::Clean),
+    ];
+    for end in ends {
+        let (_fake, client, refused) = refusing();
+        let ticket = client.start("k", &waiting(200)).unwrap();
+        eventually("it was refused and waits", || {
+            let stats = client.stats();
+            refused.load(Ordering::SeqCst) && stats.connections_now == 0 && stats.queued_now == 1
+        });
+        end(&client, &ticket);
+        let outcome = ticket.wait().unwrap();
+        assert!(matches!(outcome, Outcome::Busy), "{outcome:?}");
+        eventually("it is counted", || client.stats().busy == 1);
+        assert_eq!(client.stats().cancelled, 0);
+    }
 }
 
 #[test]

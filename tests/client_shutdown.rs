@@ -217,6 +217,26 @@ fn blocking_calls_from_inside_the_log_callback_are_refused() {
 }
 
 #[test]
+fn gr_5_a_release_that_is_refused_inside_the_log_callback_gives_the_lock_back() {
+    let server = server();
+    let held: Arc<Mutex<Option<lockclient::Lock>>> = Arc::default();
+    let (send, receive) = mpsc::channel();
+    let inside = held.clone();
+    let config = config(server.addr()).log(move |_, _| {
+        if let Some(lock) = inside.lock().unwrap().take() {
+            send.send(lock.release()).unwrap();
+        }
+    });
+    let client = ready(&config);
+    *held.lock().unwrap() = Some(lock(&client, "k"));
+    // A try has a connection of its own, and a line tells of it.
+    drop(client.acquire("l", &at_once()).unwrap());
+    let released = receive.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(released, Err(Error::WouldDeadlock)), "{released:?}");
+    eventually("the lock is free", || server.stats().locks.held == 0);
+}
+
+#[test]
 fn a_client_without_an_endpoint_is_not_opened() {
     assert!(matches!(lockclient::Config::new().open(), Err(Error::NoEndpoint)));
 }

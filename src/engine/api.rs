@@ -144,7 +144,7 @@ pub enum AcquireOutcome {
     Granted(Grant),
     /// Definite: the server said so.
     TimedOut,
-    /// Definite: the server is at capacity.
+    /// Definite: the server is at capacity, or was the last time that it was asked.
     Busy,
     /// Definite: the deadline came before a byte was sent.
     NotSent(Reason),

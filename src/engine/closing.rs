@@ -82,10 +82,13 @@ impl Engine {
     pub fn withdraw(&mut self, id: RequestId, cause: Reason) {
         let id = id.pack();
         let Some(request) = self.requests.get_mut(id) else { return };
+        let answered = request.retries > 0;
         let Place::Flight(flight) = &mut request.place else {
             self.requests.remove(id);
             self.queued -= 1;
             *match cause.kind {
+                // Its caller was told the last answer.
+                _ if answered => &mut self.counters.busy,
                 ReasonKind::Cancelled => &mut self.counters.cancelled,
                 _ => &mut self.counters.not_sent,
             } += 1;
@@ -180,11 +183,7 @@ impl Engine {
     /// waits for keep their five seconds.
     fn fail_queued(&mut self, reason: Reason) {
         for id in self.requests.ids(|request| request.flight().is_none()) {
-            let answered = self.requests.get(id).is_some_and(|request| request.retries > 0);
-            // What was answered `B` before was sent: that answer is its outcome.
-            let outcome =
-                if answered { AcquireOutcome::Busy } else { AcquireOutcome::Auth(reason) };
-            self.finish(id, outcome);
+            self.finish_unsent(id, AcquireOutcome::Auth(reason));
         }
         let awaited = |release: &Release| {
             release.flight.is_none() && release.call.kind == ReleaseKind::Awaited
@@ -200,14 +199,15 @@ impl Engine {
         self.effects.push_back(Effect::Close { conn: conn.id });
     }
 
-    /// Begins the end: unsent acquires are cancelled, possibly sent ones end Indeterminate, the
+    /// Begins the end: unsent acquires are cancelled (or `Busy`, if that is what they were answered
+    /// before), possibly sent ones end Indeterminate, the
     /// lane drains.
     pub fn shutdown(&mut self, now: Now) {
         if std::mem::replace(&mut self.closing, true) {
             return;
         }
         for id in self.requests.ids(|request| request.flight().is_none()) {
-            self.finish(id, AcquireOutcome::Cancelled);
+            self.finish_unsent(id, AcquireOutcome::Cancelled);
         }
         let closed = Reason::new(ReasonKind::Closed);
         for at in 0..self.conns.len() {
@@ -231,12 +231,11 @@ impl Engine {
         self.closing = true;
         self.ended = true;
         for id in self.requests.ids(|_| true) {
-            let flight = self.requests.get(id).and_then(|request| request.flight());
-            let outcome = match flight {
-                Some(_) => AcquireOutcome::Indeterminate(reason),
-                None => AcquireOutcome::Cancelled,
-            };
-            self.finish(id, outcome);
+            let flies = self.requests.get(id).is_some_and(|request| request.flight().is_some());
+            match flies {
+                true => self.finish(id, AcquireOutcome::Indeterminate(reason)),
+                false => self.finish_unsent(id, AcquireOutcome::Cancelled),
+            }
         }
         for id in self.lane.releases.ids(|_| true) {
             self.end_release(id, ReleaseOutcome::Unconfirmed(reason));

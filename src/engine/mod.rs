@@ -195,6 +195,13 @@ impl Engine {
         self.effects.push_back(Effect::Acquire { id: RequestId::unpack(id), outcome });
     }
 
+    /// Ends an acquire that is unsent. If it was sent before and waited to be retried, the answer
+    /// that it had then is its outcome, whatever it ends for: `B`, which is definite.
+    fn finish_unsent(&mut self, id: Id, otherwise: AcquireOutcome) {
+        let answered = self.requests.get(id).is_some_and(|request| request.retries > 0);
+        self.finish(id, if answered { AcquireOutcome::Busy } else { otherwise });
+    }
+
     fn with_request<R>(&mut self, id: Id, change: impl FnOnce(&mut Request) -> R) -> Option<R> {
         self.requests.get_mut(id).map(change)
     }
@@ -228,7 +235,7 @@ impl Engine {
 
     /// CON-3: the reason, when every endpoint's last attempt ended in an authentication failure. A
     /// connection that was made before, and still serves, goes on serving.
-    fn locked_out(&self) -> Option<Reason> {
+    pub fn locked_out(&self) -> Option<Reason> {
         self.router.all_auth().filter(|_| !self.is_ready())
     }
 

@@ -57,7 +57,7 @@ impl Engine {
                 }
             }
             Place::Queued | Place::Parked | Place::Withdrawn => {
-                self.finish_unsent(id);
+                self.finish_late(id);
             }
             Place::Flight(flight) if flight.whole && now.mono < flight.end => {
                 self.timers.push(flight.end, id);

@@ -190,7 +190,7 @@ impl Engine {
             self.queue.pop(class);
             let Some(request) = self.requests.get(id) else { continue };
             let Some(wire_wait) = request.wire_wait(now.mono) else {
-                self.finish_unsent(id);
+                self.finish_late(id);
                 continue;
             };
             let (requests, key) = (&self.requests, request.call.key);
@@ -288,15 +288,9 @@ impl Engine {
         }
     }
 
-    /// DL-4: ends an acquire that is still unsent at its deadline. If it was sent before and is
-    /// being retried, the answer that it had then is its outcome: `B`, which is definite.
-    pub(super) fn finish_unsent(&mut self, id: u64) {
-        let retried = self.requests.get(id).is_some_and(|request| request.retries > 0);
-        let outcome = match retried {
-            true => AcquireOutcome::Busy,
-            false => AcquireOutcome::NotSent(self.last_error),
-        };
-        self.finish(id, outcome);
+    /// DL-4: ends an acquire that is still unsent at its deadline.
+    pub(super) fn finish_late(&mut self, id: u64) {
+        self.finish_unsent(id, AcquireOutcome::NotSent(self.last_error));
     }
 
     /// Asks for a last read of the connection before anything is decided about it (CLO-1).

@@ -57,10 +57,13 @@ pub(super) fn asked(wait_ms: u64, lease_ms: u64, min_work_budget_ms: u64) -> Acq
 
 /// Acquires a lock, and blocks until there is an outcome.
 ///
-/// The deadline is the call's start plus `wait_ms`, and nothing extends it: the client's own queue,
-/// connecting, failing over to another server and waiting for the answer all count. The call
-/// returns by then, plus, for a request that was sent, the response grace (500 ms unless
-/// configured), during which a server may still say that it timed out, plus 100 ms. A request of
+/// The deadline is the call's start plus `wait_ms` (5 s for a wait of 0), and nothing extends it:
+/// the client's own queue, connecting, failing over to another server and waiting for the answer all
+/// count, and a grant that comes later is not handed over. The call returns by then plus 100 ms. For
+/// a request that was sent it may take longer to learn that there is none: by the response grace
+/// (500 ms unless configured), during which a server may still say that it timed out, and before
+/// that by up to a second, since what is left of the deadline is rounded up to whole seconds when it
+/// is sent to the server. lockclient_config_set_strict_deadline does without both. A request of
 /// which a byte may have been sent is never sent again.
 ///
 /// Fractions of a second are rounded up to whole seconds, in all three durations; then the ranges

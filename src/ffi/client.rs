@@ -68,7 +68,9 @@ pub unsafe extern "C" fn lockclient_open(
     })
 }
 
-/// Blocks until some node serves. For checks at start-up; calls do not need it.
+/// Blocks until some node serves. For checks at start-up; calls do not need it. Says what the
+/// client's background thread knows, and returns at once when that is LOCKCLIENT_OK or
+/// LOCKCLIENT_E_AUTH.
 ///
 /// Threads: any, many at once; not from inside the client's own log callback.
 ///
@@ -77,7 +79,8 @@ pub unsafe extern "C" fn lockclient_open(
 /// @retval LOCKCLIENT_OK                  A node serves now.
 /// @retval LOCKCLIENT_NOT_SENT            None did within the time.
 /// @retval LOCKCLIENT_E_INVALID_ARGUMENT  `client` is NULL.
-/// @retval LOCKCLIENT_E_AUTH              No endpoint accepts the secret, or one is required.
+/// @retval LOCKCLIENT_E_AUTH              No endpoint accepts the secret, or one is required, as of
+///                                        the last attempt at each; the client keeps trying.
 /// @retval LOCKCLIENT_E_CLOSED            Shut down, before the call or during it.
 /// @retval LOCKCLIENT_E_FORKED            The client is the parent process's.
 /// @retval LOCKCLIENT_E_WOULD_DEADLOCK    Called from inside the log callback.

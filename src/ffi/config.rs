@@ -174,7 +174,8 @@ pub unsafe extern "C" fn lockclient_config_set_connect_timeout_ms(
     unsafe { set(config, &|settings| settings.connect_timeout(Duration::from_millis(ms))) }
 }
 
-/// Sets how long after its deadline an acquire that was sent may still be answered
+/// Sets how long after its deadline, and after the wait that its server was asked for (what was left
+/// of the deadline, rounded up to whole seconds), an acquire that was sent may still be answered
 /// LOCKCLIENT_TIMED_OUT or LOCKCLIENT_BUSY, before its connection is closed and it ends as
 /// LOCKCLIENT_INDETERMINATE. A grant that comes after the deadline is never handed out, whatever
 /// this is.
@@ -194,8 +195,9 @@ pub unsafe extern "C" fn lockclient_config_set_response_grace_ms(
     unsafe { set(config, &|settings| settings.response_grace(Duration::from_millis(ms))) }
 }
 
-/// Ends every acquire at its deadline exactly, without the response grace. An ordinary timeout is
-/// then often LOCKCLIENT_INDETERMINATE, and takes the connection's other requests with it.
+/// Ends every acquire at its deadline exactly, without the response grace and without waiting out
+/// the server's whole seconds. An ordinary timeout is then often LOCKCLIENT_INDETERMINATE, and takes
+/// the connection's other requests with it.
 ///
 /// Threads: any.
 ///
@@ -231,7 +233,8 @@ pub unsafe extern "C" fn lockclient_config_set_enforce_budget(
 }
 
 /// Retries an acquire that a server refused as busy, with backoff and jitter, inside the same
-/// deadline; never one with a wait of 0.
+/// deadline; never one with a wait of 0. What ends it between two tries, be it a cancel or a
+/// shutdown, ends it LOCKCLIENT_BUSY, the last answer.
 ///
 /// Threads: any.
 ///
@@ -286,6 +289,8 @@ pub unsafe extern "C" fn lockclient_config_set_idle_probe_ms(
 
 /// Sets the most acquires that may wait unsent in the client, and of releases by
 /// lockclient_release_start that may be under way. One more is LOCKCLIENT_E_QUEUE_FULL, at once.
+/// Releases of grants that could not be handed over have as much room, of their own, and at least
+/// for 1024.
 ///
 /// Threads: any.
 ///

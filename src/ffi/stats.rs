@@ -18,6 +18,7 @@ pub struct lockclient_stats {
     /// Acquires that the server ended: the wait was over.
     pub timed_out: u64,
     /// Acquires that the server refused: at capacity.
+    /// Also those that were cancelled, or ran out of time, before they were tried again.
     pub busy: u64,
     /// Acquires whose deadline came before a byte was sent.
     pub not_sent: u64,

@@ -16,7 +16,9 @@ pub const LOCKCLIENT_OK: lockclient_status = 0;
 /// that the lock is held. Next: try again later, or give up.
 pub const LOCKCLIENT_TIMED_OUT: lockclient_status = 1;
 /// Acquire: definite. The server is at capacity; nothing waits there for you. Next: back off with
-/// jitter before you try again, or see lockclient_config_set_busy_retry.
+/// jitter before you try again, or see lockclient_config_set_busy_retry; with that, the server said
+/// so the last time that it was asked, and the acquire ended before it was asked again, be it by a
+/// cancel, a shutdown or its deadline.
 pub const LOCKCLIENT_BUSY: lockclient_status = 2;
 /// Release: the token holds nothing (any more): released before, its lease has ended, or it never
 /// was the current one. Next: whatever was done after the lease's end was not protected by it;

@@ -206,9 +206,9 @@ pub unsafe extern "C" fn lockclient_ticket_fd(ticket: *mut lockclient_ticket) ->
 
 /// Gives the acquire up. Afterwards there is a result, to be taken as any other: what was not sent
 /// is LOCKCLIENT_CANCELLED; what may have been sent is LOCKCLIENT_INDETERMINATE, and its connection
-/// is closed; a timeout or a refusal that had come already stands; a grant that had come and was not
-/// taken is given back, LOCKCLIENT_INDETERMINATE. Cancelling again, or after the result was taken,
-/// changes nothing.
+/// is closed; a timeout or a refusal that had come already stands, also of one that waits to be
+/// tried again; a grant that had come and was not taken is given back, LOCKCLIENT_INDETERMINATE.
+/// Cancelling again, or after the result was taken, changes nothing.
 ///
 /// Threads: any, also while another waits for the ticket, and the log callback. Never blocks.
 ///

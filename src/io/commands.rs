@@ -5,7 +5,7 @@ use crate::clock::Mono;
 use crate::engine::{ReleaseCall, ReleaseOutcome};
 use crate::reason::ReasonKind;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
-use crate::ticket::{Reclaim, Reply, Slot};
+use crate::ticket::{Readiness, Reclaim, Reply, Slot};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// A grant that could not be handed over.
     Reclaim(Reclaim),
     /// Somebody waits for a node that serves.
-    WaitReady(Arc<Reply<bool>>),
+    WaitReady(Arc<Reply<Readiness>>),
     /// The client is closed; the lane drains until then.
     Shutdown(Mono),
     /// An endpoint's name was looked up.

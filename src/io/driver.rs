@@ -14,7 +14,7 @@ use crate::engine::{ConnId, Effect, Engine, ReleaseOutcome, SendResult, Settings
 use crate::outcome::Shutdown;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::{Arc as SyncArc, Ordering};
-use crate::ticket::{Desk, Reclaim, Reply, Slot};
+use crate::ticket::{Desk, Readiness, Reclaim, Reply, Slot};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
@@ -70,7 +70,7 @@ pub(super) struct Driver {
     audiences: Table<Audience>,
     /// Ends of releases that their callers are still to be told.
     answers: Vec<(SyncArc<Answer>, Option<ReleaseOutcome>)>,
-    hopefuls: Vec<SyncArc<Reply<bool>>>,
+    hopefuls: Vec<SyncArc<Reply<Readiness>>>,
     buffer: Box<[u8]>,
     pause: Pause,
     closing: Option<Closing>,
@@ -442,13 +442,13 @@ impl Driver {
         }
         self.desk.tell();
         if !self.hopefuls.is_empty() {
-            let ready = self.engine.is_ready();
+            let known = self.readiness();
             self.hopefuls.retain(|reply| {
-                if ready {
-                    reply.give(true);
+                if let Some(readiness) = known {
+                    reply.give(readiness);
                 }
                 // Whoever has given up has let go of its half.
-                !ready && SyncArc::strong_count(reply) > 1
+                known.is_none() && SyncArc::strong_count(reply) > 1
             });
         }
     }
@@ -456,6 +456,15 @@ impl Driver {
     fn publish(&self) {
         self.shared.board.publish(&self.engine.counters());
         self.shared.last_error.store(self.engine.last_error().pack(), Ordering::Relaxed);
+        self.shared.readiness.publish(self.readiness());
+    }
+
+    /// Whether a node serves, or none accepts the secret; `None`: neither.
+    fn readiness(&self) -> Option<Readiness> {
+        match self.engine.is_ready() {
+            true => Some(Readiness::Ready),
+            false => self.engine.locked_out().map(Readiness::Auth),
+        }
     }
 
     /// Whether the client's end has come.
@@ -494,7 +503,7 @@ impl Driver {
                     self.inform(audience, None);
                     end = Shutdown::Unconfirmed;
                 }
-                Command::WaitReady(reply) => reply.give(false),
+                Command::WaitReady(reply) => reply.give(Readiness::Closed),
                 Command::Reclaim(_) => {
                     self.shared.lost.fetch_add(1, Ordering::Relaxed);
                     end = Shutdown::Unconfirmed;
@@ -512,8 +521,9 @@ impl Driver {
         for (reply, outcome) in self.answers.drain(..) {
             reply.give(outcome);
         }
+        self.shared.readiness.publish(None);
         for reply in self.hopefuls.drain(..) {
-            reply.give(false);
+            reply.give(Readiness::Closed);
         }
         for link in self.links.drain() {
             match link {

@@ -9,6 +9,7 @@ mod mixes;
 #[cfg(all(loom, test))]
 mod models;
 mod pause;
+mod readiness;
 mod shared;
 mod socket;
 pub(crate) mod sys;
@@ -29,12 +30,17 @@ use crate::sync::{Arc as SyncArc, AtomicU64, AtomicUsize, Mutex};
 use crate::ticket::{Completions, Condvar, Condvars, Pool, Reply, Sleepers};
 use commands::Commands;
 use driver::Driver;
+use readiness::Published;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The thread keeps its buffers on the heap.
 const STACK: usize = 512 * 1024;
+
+/// REL-4: places in the release lane, at least. The queue's limit may be less: it bounds what waits
+/// unsent, and grants come to what was sent.
+const LEAST_LANE: usize = 1024;
 
 /// Starts a client's background thread, and its log thread if there is a callback.
 pub(crate) fn start(config: &Config) -> io::Result<Arc<Shared>> {
@@ -48,6 +54,7 @@ pub(crate) fn start(config: &Config) -> io::Result<Arc<Shared>> {
         endpoints: config.endpoints.iter().map(|name| name.as_str().into()).collect(),
         board: Board::new(),
         last_error: AtomicU64::new(0),
+        readiness: Published::new(),
         started: AtomicUsize::new(0),
         lost: AtomicU64::new(0),
         end: Reply::new(Condvar::new()),
@@ -91,7 +98,7 @@ fn settings(config: &Config, seed: u64) -> Settings {
         ordered_answers: config.ordered_answers,
         idle_probe: config.idle_probe,
         // Thousands of grants may turn out late in one turn, before the first release can go out.
-        lane: config.queue_limit,
+        lane: config.queue_limit.max(LEAST_LANE),
         first_owner: 1,
         seed,
         log: config.log.is_some(),

@@ -1,6 +1,7 @@
 //! What the callers and the background thread share.
 
 use super::commands::{Answer, Commands};
+use super::readiness::Published;
 use super::sys::ForkMark;
 use crate::log::Log;
 use crate::outcome::{Failure, Shutdown};
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) board: Board,
     /// The engine's last connection error, packed.
     pub(crate) last_error: AtomicU64,
+    /// Whether a node serves.
+    pub(crate) readiness: Published,
     /// Started releases under way, which are bounded like acquires, and apart from them.
     pub(crate) started: AtomicUsize,
     /// Releases that never reached the background thread.

@@ -19,7 +19,7 @@ pub(crate) use completions::Completions;
 pub(crate) use condvar::{Condvar, Condvars};
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
-pub(crate) use reply::Reply;
+pub(crate) use reply::{Readiness, Reply};
 pub use results::{Cancel, Ending, Take, Waited};
 pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
 pub(crate) use slot::Hook;

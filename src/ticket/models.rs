@@ -78,6 +78,25 @@ fn snd_5_a_cancel_meets_a_frame_that_is_unsent_again() {
 }
 
 #[test]
+fn snd_5_a_cancel_meets_an_acquire_that_is_answered_busy() {
+    loom::model(|| {
+        let slot = slot();
+        let other = slot.clone();
+        let canceller = thread::spawn(move || other.cancel());
+        let claimed = slot.claim(Mono(2_000));
+        if claimed {
+            slot.retry();
+        }
+        assert_eq!(canceller.join().unwrap(), Cancel::Withdrawn);
+        match slot.take(Now::default()) {
+            Take::Ended(Ending::Cancelled) => assert!(!claimed, "unsent, and it was sent"),
+            Take::Ended(Ending::Busy | Ending::Indeterminate(_)) => assert!(claimed),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
 fn a_grant_is_taken_or_given_back_once() {
     loom::model(|| {
         let slot = slot();

@@ -2,7 +2,19 @@
 
 use super::condvar::Condvar;
 use crate::clock::Mono;
+use crate::reason::Reason;
 use crate::sync::Mutex;
+
+/// The answer to the question whether a node serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// One does.
+    Ready,
+    /// Every endpoint's last attempt failed authentication, and none serves.
+    Auth(Reason),
+    /// The client was closed, or its thread has ended.
+    Closed,
+}
 
 /// A value that is given once.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Ending {
     /// Definite: the server said so.
     TimedOut,
-    /// Definite: the server is at capacity.
+    /// Definite: the server is at capacity, or was the last time that it was asked.
     Busy,
     /// Definite: the deadline came before a byte was sent. No reason: the caller's own timed wait
     /// ended it, and the client's last connection error is the reason.

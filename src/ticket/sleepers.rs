@@ -1,7 +1,7 @@
 //! Who is blocked in a call, so that closing the client can wake them even if the background
 //! thread does nothing (HOST-6).
 
-use super::reply::Reply;
+use super::reply::{Readiness, Reply};
 use super::slot::Slot;
 use crate::engine::ReleaseOutcome;
 use crate::reason::{Reason, ReasonKind};
@@ -20,7 +20,7 @@ const BRIEFLY: Duration = Duration::from_millis(10);
 pub(crate) enum Sleeper {
     Acquire(Arc<Slot>),
     Release(Arc<Reply<Option<ReleaseOutcome>>>),
-    Ready(Arc<Reply<bool>>),
+    Ready(Arc<Reply<Readiness>>),
 }
 
 impl Sleeper {
@@ -35,7 +35,7 @@ impl Sleeper {
                 let closed = Reason::new(ReasonKind::Closed);
                 reply.give(Some(ReleaseOutcome::Unconfirmed(closed)));
             }
-            Sleeper::Ready(reply) => reply.give(false),
+            Sleeper::Ready(reply) => reply.give(Readiness::Closed),
         }
     }
 }

@@ -425,13 +425,16 @@ impl Slot {
             TIMED_OUT => Ending::TimedOut,
             BUSY => Ending::Busy,
             NOT_SENT => Ending::NotSent(Some(reason())),
+            // Unsent when it ended, but sent before: the last answer was `B`, and it is definite.
+            // Asked here and not before the move: it may be sent and answered in between.
+            CANCELLED | THREAD_ENDED | OVERDUE_UNSENT if self.busy.load(Ordering::Relaxed) != 0 => {
+                Ending::Busy
+            }
             CANCELLED => Ending::Cancelled,
             INDETERMINATE => Ending::Indeterminate(reason()),
             AUTH => Ending::Auth(reason()),
             OWNER_EXHAUSTED => Ending::OwnerExhausted,
             THREAD_ENDED => Ending::ThreadEnded,
-            // The last answer was `B`, and it is definite.
-            OVERDUE_UNSENT if self.busy.load(Ordering::Relaxed) != 0 => Ending::Busy,
             OVERDUE_UNSENT => Ending::NotSent(None),
             OVERDUE_SENT => unknown(ReasonKind::Deadline),
             CANCELLED_SENT | CANCELLED_GRANT => unknown(ReasonKind::Cancelled),

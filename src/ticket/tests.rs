@@ -278,7 +278,7 @@ fn host_6_whoever_sleeps_when_all_are_woken_or_afterwards_is_woken() {
     drop(gone);
     sleepers.end();
     assert!(slots[0].is_decided() && !slots[1].is_decided());
-    assert_eq!(reply.wait(Mono(0)), Some(false));
+    assert_eq!(reply.wait(Mono(0)), Some(Readiness::Closed));
     assert!(!slots[2].is_decided());
     let late = sleepers.list(Sleeper::Acquire(slots[2].clone()));
     assert!(slots[2].is_decided());

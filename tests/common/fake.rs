@@ -2,7 +2,7 @@
 
 use lockclient::wire::{ClientFrame, Decoder, FromClient, PROBE_KEY, ServerFrame};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,6 +35,11 @@ impl Peer {
 
     pub(crate) fn grant(&self, owner: u64, token: u64, key: &[u8]) {
         self.send(ServerFrame::Acquired { owner, token, key });
+    }
+
+    /// Ends its side of the connection, behind what was sent.
+    pub(crate) fn finish(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Closes the connection as a killed process does whose socket holds unread bytes.

@@ -3,6 +3,7 @@
 use crate::harness::*;
 use lockclient::engine::{AcquireOutcome, Settings};
 use lockclient::wire::ServerFrame;
+use lockclient::{Reason, ReasonKind};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ fn busy_retry_that_finds_no_connection_ends_busy_at_the_deadline() {
 }
 
 #[test]
-fn busy_retry_stops_when_the_client_closes() {
+fn snd_5_busy_retry_that_is_cut_short_by_the_clients_end_is_busy() {
     let mut world = retrying();
     let (waits, flies) = (world.ask(lock("w", 60)), world.ask(lock("f", 60)));
     busy(&mut world, "w");
@@ -127,8 +128,40 @@ fn busy_retry_stops_when_the_client_closes() {
     world.put(sent.conn, ServerFrame::Busy { owner: sent.owner, key: b"f" });
     world.engine.shutdown(world.now);
     world.settle();
-    assert_eq!(world.outcome(waits), Some(AcquireOutcome::Cancelled));
+    assert_eq!(world.outcome(waits), Some(AcquireOutcome::Busy), "it was sent, and answered");
     assert_eq!(world.outcome(flies), Some(AcquireOutcome::Busy));
+}
+
+#[test]
+fn snd_5_busy_retry_that_is_aborted_is_busy_whether_it_waits_or_stands_in_the_queue() {
+    let mut world = retrying();
+    let (waits, queued) = (world.ask(lock("w", 60)), world.ask(lock("q", 60)));
+    busy(&mut world, "q");
+    let conn = world.only();
+    world.socket(conn).room = 0;
+    // Its backoff is over; the connection takes nothing.
+    world.advance(ms(20));
+    busy(&mut world, "w");
+    let never_sent = world.ask(lock("n", 60));
+    assert_eq!(world.engine.queued(), 3);
+    world.engine.abort(Reason::new(ReasonKind::Closed));
+    world.settle();
+    assert_eq!(world.outcome(waits), Some(AcquireOutcome::Busy));
+    assert_eq!(world.outcome(queued), Some(AcquireOutcome::Busy));
+    assert_eq!(world.outcome(never_sent), Some(AcquireOutcome::Cancelled));
+}
+
+#[test]
+fn snd_5_busy_retry_that_is_given_up_is_counted_as_busy() {
+    for kind in [ReasonKind::Cancelled, ReasonKind::Deadline] {
+        let mut world = retrying();
+        let id = world.ask(lock("k", 60));
+        busy(&mut world, "k");
+        world.engine.withdraw(id, Reason::new(kind));
+        let counters = world.counters();
+        assert_eq!((counters.busy, counters.cancelled, counters.not_sent), (1, 0, 0));
+        assert_eq!(world.engine.queued(), 0);
+    }
 }
 
 #[test]

@@ -99,21 +99,26 @@ fn rel_4_thousands_of_grants_that_come_late_at_once_are_all_released() {
 
 #[test]
 fn rel_4_a_full_lane_drops_and_counts_what_has_no_place() {
-    const GRANTS: usize = 1_100;
-    const PLACES: usize = 1_024;
+    const GRANTS: usize = 1_200;
+    // As many places as the queue, and 1,024 at least: what was sent is in the queue no longer.
+    for (queue_limit, places) in [(8, 1_024), (1_100, 1_100)] {
+        full_lane(queue_limit, places, GRANTS);
+    }
+}
+
+fn full_lane(queue_limit: usize, places: usize, grants: usize) {
     // No release is answered.
     let node =
         FakeNode::start_with(|seen| if seen.is_probe() { seen.served(1) } else { Reaction::Hold });
     let config = narrow(node.endpoint()).response_grace(seconds(60)).unwrap();
-    // The lane has as many places as the queue.
-    let client = open(&config.queue_limit(PLACES).unwrap());
-    come_late(&client, &node, GRANTS);
+    let client = open(&config.queue_limit(queue_limit).unwrap());
+    come_late(&client, &node, grants);
     let stats = client.stats();
-    assert_eq!(stats.compensations, PLACES as u64);
-    assert_eq!(stats.compensations_dropped, (GRANTS - PLACES) as u64);
+    assert_eq!(stats.compensations, places as u64);
+    assert_eq!(stats.compensations_dropped, (grants - places) as u64);
     // Room of their own: a guard's release and one that is waited for still go out.
     let before = node.wait_for("the releases", |seen| {
-        seen.iter().filter(|seen| is_release(seen)).count() == PLACES
+        seen.iter().filter(|seen| is_release(seen)).count() == places
     });
     client.release_start("another", Token::new(5_000)).unwrap();
     node.wait_for("another", |seen| seen.len() > before.len());

@@ -7,7 +7,7 @@ use crate::io::commands::{Audience, Command, Commands};
 use crate::io::waker::WakeReceiver;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::Arc;
-use crate::ticket::{Desk, Reply, Slot};
+use crate::ticket::{Desk, Readiness, Reply, Slot};
 use crate::wire::{ClientFrame, Decoder, FromClient, PROBE_KEY, ServerFrame};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -44,7 +44,7 @@ pub(super) struct Background {
     drains: VecDeque<ConnId>,
     batch: VecDeque<Command>,
     audiences: HashMap<ReleaseId, Audience>,
-    hopefuls: Vec<Arc<Reply<bool>>>,
+    hopefuls: Vec<Arc<Reply<Readiness>>>,
     closing: Option<Mono>,
     found: Found,
 }
@@ -283,7 +283,7 @@ impl Background {
     fn tell(&mut self) {
         self.desk.tell();
         if self.engine.is_ready() {
-            self.hopefuls.drain(..).for_each(|reply| reply.give(true));
+            self.hopefuls.drain(..).for_each(|reply| reply.give(Readiness::Ready));
         }
     }
 
@@ -311,7 +311,7 @@ impl Background {
                     Slot::announce(&slot);
                 }
                 Command::Release(_, audience) => inform(audience, None),
-                Command::WaitReady(reply) => reply.give(false),
+                Command::WaitReady(reply) => reply.give(Readiness::Closed),
                 _ => {}
             }
         }
@@ -319,7 +319,7 @@ impl Background {
         for audience in std::mem::take(&mut self.audiences).into_values() {
             inform(audience, None);
         }
-        self.hopefuls.drain(..).for_each(|reply| reply.give(false));
+        self.hopefuls.drain(..).for_each(|reply| reply.give(Readiness::Closed));
     }
 
     /// The server gets these bytes. Some requests it answers late, and some acquires never.

@@ -3,16 +3,43 @@
 use super::*;
 
 #[test]
-fn snd_5_what_is_to_be_tried_again_after_busy_is_unsent_until_then() {
-    let mut desk = Desk::new();
-    let slot = Arc::new(slot(1_000));
-    desk.admit(id(0), slot.clone());
-    assert!(desk.claim(id(0), Mono(1)));
-    desk.retry(id(0));
-    assert!(desk.claim(id(0), Mono(1)));
-    desk.retry(id(0));
-    assert_eq!(slot.cancel(), Cancel::Withdrawn);
-    assert_eq!(slot.take(at(0)), Take::Ended(Ending::Cancelled));
+fn snd_5_what_was_answered_busy_ends_busy_whoever_ends_it_before_it_is_sent_again() {
+    let ways: [fn(&Slot); 4] = [
+        |slot| assert_eq!(slot.cancel(), Cancel::Withdrawn),
+        Slot::close,
+        Slot::abandon,
+        |slot| assert!(slot.expire(Mono(2_000 * MS))),
+    ];
+    for end in ways {
+        let mut desk = Desk::new();
+        let slot = Arc::new(slot(1_000));
+        desk.admit(id(0), slot.clone());
+        for _ in 0..2 {
+            assert!(desk.claim(id(0), Mono(1)));
+            desk.retry(id(0));
+        }
+        end(&slot);
+        assert_eq!(slot.take(at(0)), Take::Ended(Ending::Busy));
+    }
+}
+
+#[test]
+fn snd_5_what_was_answered_busy_and_is_sent_again_is_unknown() {
+    let ways: [(fn(&Slot), ReasonKind); 3] = [
+        (|slot| assert_eq!(slot.cancel(), Cancel::Withdrawn), ReasonKind::Cancelled),
+        (Slot::close, ReasonKind::Closed),
+        (Slot::abandon, ReasonKind::ThreadEnded),
+    ];
+    for (end, kind) in ways {
+        let mut desk = Desk::new();
+        let slot = Arc::new(slot(1_000));
+        desk.admit(id(0), slot.clone());
+        assert!(desk.claim(id(0), Mono(1)));
+        desk.retry(id(0));
+        assert!(desk.claim(id(0), Mono(1)));
+        end(&slot);
+        assert_eq!(slot.take(at(0)), unknown(kind));
+    }
 }
 
 #[test]

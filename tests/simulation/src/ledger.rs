@@ -68,6 +68,8 @@ pub(crate) struct Call {
     /// The attempt that stands; `None` before the first, and after a `B` that is retried.
     pub(crate) attempt: Option<u32>,
     pub(crate) last_busy: bool,
+    /// Bytes accepted, of all its attempts.
+    pub(crate) sent: u32,
     pub(crate) decision: Option<Decision>,
     pub(crate) outcome: Option<Outcome>,
 }
@@ -302,6 +304,7 @@ impl Ledger {
                     wire_wait: None,
                     attempt: None,
                     last_busy: false,
+                    sent: 0,
                     decision: None,
                     outcome: None,
                 });
@@ -319,7 +322,8 @@ impl Ledger {
                 call.attempt = None;
                 call.last_busy = true;
             }
-            Record::AcquireBytes { call, link, to, len, .. } => {
+            Record::AcquireBytes { call, link, from, to, len, .. } => {
+                self.calls[call as usize].sent += u32::from(to - from);
                 if let Some(at) = self.call(call).attempt {
                     let attempt = &mut self.attempts[at as usize];
                     attempt.link = Some(link);

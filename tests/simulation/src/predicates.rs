@@ -36,7 +36,8 @@ predicates! {
     owners_are_fresh:
         "each attempt has an owner of its own, and keeps it until a byte has left";
     unsent_never_went_out:
-        "nothing of an acquire that returned NotSent or Cancelled ever went out, before or after";
+        "nothing of an acquire that returned NotSent or Cancelled ever went out, before or after, in \
+         any of its attempts";
     one_return_in_time:
         "each call returns exactly once, by its deadline plus grace plus any injected stall";
     acquired_was_read_and_taken_in_time:
@@ -150,15 +151,9 @@ fn unsent_never_went_out(log: &Ledger, _: Time, record: &Record) -> Verdict {
             format!("call {call} had returned {:?}", log.call(call).outcome)
         }),
         Record::Return { call: number, outcome, .. } if unsent(Some(outcome)) => {
-            let sent = log.attempt_of(number).map_or(0, |attempt| attempt.sent);
-            unless(sent == 0, || format!("call {number}: {outcome:?} with {sent} bytes sent"))?;
-            // One that was sent, refused and not sent again has `B` for its outcome, unless its
-            // caller could not be told.
-            let call = log.call(number);
-            let by_engine = call.decision.is_some_and(|decision| decision.by == Decider::Engine);
-            unless(!(outcome == Outcome::NotSent && call.last_busy && by_engine), || {
-                format!("call {number}: {outcome:?}, though it was sent and refused before")
-            })
+            // Of all its attempts: one that was refused and not sent again has `B` for its outcome.
+            let sent = log.call(number).sent;
+            unless(sent == 0, || format!("call {number}: {outcome:?} with {sent} bytes sent"))
         }
         _ => Ok(()),
     }
