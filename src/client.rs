@@ -12,7 +12,9 @@ use crate::outcome::{Acquire, Grant, Outcome, Released, Shutdown, Token};
 use crate::reason::{Reason, ReasonKind};
 use crate::stats::Stats;
 use crate::sync::{Arc as SyncArc, Ordering};
-use crate::ticket::{Cancel, Ending, Hook, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited};
+use crate::ticket::{
+    Cancel, Ending, Hook, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited, Word,
+};
 use crate::wire::Key;
 use std::fmt;
 use std::os::fd::RawFd;
@@ -505,7 +507,7 @@ impl Client {
     }
 
     /// Blocks until there is a reply, at most until `limit`.
-    fn hear<T: Copy>(
+    fn hear<T: Word>(
         &self,
         reply: &SyncArc<Reply<T>>,
         limit: Mono,
