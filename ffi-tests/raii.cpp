@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <dirent.h>
 #include <poll.h>
 #include <set>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -200,6 +202,136 @@ void logs(const std::string &endpoint, const std::string &nowhere)
     CHECK(lines.use_count() == 1);
 }
 
+int running_threads()
+{
+    int count = 0;
+    DIR *const directory = opendir("/proc/self/task");
+    CHECK(directory != nullptr);
+    while (const dirent *entry = readdir(directory))
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+template <class Condition> void eventually(Condition condition)
+{
+    const auto limit = std::chrono::steady_clock::now() + 30s;
+    while (!condition()) {
+        CHECK(std::chrono::steady_clock::now() < limit);
+        std::this_thread::sleep_for(1ms);
+    }
+}
+
+// A setting that was taken back is gone.
+void no_log(const std::string &endpoint)
+{
+    std::atomic<int> before{0}, after{0};
+    Config config;
+    config.endpoint(endpoint).log(nullptr);
+    config.log([&](LogLevel, std::string_view) { ++before; });
+    auto logged = Client::open(config);
+    CHECK(logged && logged->wait_ready(30s));
+    eventually([&] { return before > 0; });
+    config.log([&](LogLevel, std::string_view) { ++after; });
+    auto other = Client::open(config);
+    config.log(nullptr);
+    auto silent = Client::open(config);
+    CHECK(other && silent && other->wait_ready(30s) && silent->wait_ready(30s));
+    // Closing waits for the lines.
+    logged = Status(LOCKCLIENT_OK, "");
+    const int lines = before;
+    silent = Status(LOCKCLIENT_OK, "");
+    other = Status(LOCKCLIENT_OK, "");
+    CHECK(before == lines && after > 0);
+    const int others = after;
+    CHECK(Client::open(config)->wait_ready(30s));
+    CHECK(before == lines && after == others);
+}
+
+// Clients that are opened from one configuration at once each log to its function.
+void logs_at_once(const std::string &endpoint)
+{
+    for (int round = 0; round < 20; round++) {
+        std::atomic<int> lines{0};
+        Config config;
+        config.endpoint(endpoint).log([&](LogLevel, std::string_view) { ++lines; });
+        std::vector<std::thread> all;
+        for (int i = 0; i < 4; i++)
+            all.emplace_back([&] { CHECK(Client::open(config)->wait_ready(30s)); });
+        for (auto &thread : all)
+            thread.join();
+        CHECK(lines >= 4);
+    }
+}
+
+// What goes inside the log function: a lock is given back, and the client is closed all the same.
+void goes_inside_the_log(const std::string &endpoint, const Client &watcher)
+{
+    const int threads = running_threads();
+    std::optional<Client> client;
+    std::optional<Lock> lock;
+    std::atomic<bool> ready{false}, gone{false};
+    auto kept = std::make_shared<int>(0);
+    {
+        Config config;
+        config.endpoint(endpoint).log([&, kept](LogLevel, std::string_view) {
+            eventually([&] { return ready.load(); });
+            if (gone)
+                return;
+            CHECK(client->shutdown(1s).code() == LOCKCLIENT_E_WOULD_DEADLOCK);
+            CHECK(lock->release().code() == LOCKCLIENT_E_WOULD_DEADLOCK && *lock);
+            lock.reset();
+            client.reset();
+            gone = true;
+        });
+        auto opened = Client::open(config);
+        CHECK(opened);
+        auto held = opened->acquire("inside", {30s, 1s});
+        CHECK(held);
+        lock = *std::move(held);
+        client = *std::move(opened);
+        opened = Status(LOCKCLIENT_OK, "");
+    }
+    ready = true;
+    eventually([&] { return gone.load(); });
+    eventually([&] { return running_threads() == threads; });
+    CHECK(kept.use_count() == 1);
+    CHECK(is_free(watcher, "inside"));
+}
+
+// A child drops what it came with while threads that it has not got may be inside the header.
+void forks(const std::string &endpoint)
+{
+    Config config;
+    config.endpoint(endpoint).log([](LogLevel, std::string_view) {});
+    std::atomic<bool> over{false};
+    std::vector<std::thread> all;
+    for (int i = 0; i < 2; i++)
+        all.emplace_back([&] {
+            while (!over) {
+                for (int at = 0; at < 1000; at++)
+                    detail::LogFunctions::call(nullptr, 1, "");
+            }
+        });
+    for (int round = 0; round < 20; round++) {
+        auto client = Client::open(config);
+        CHECK(client);
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(30);
+            client = Status(LOCKCLIENT_OK, "");
+            CHECK(Client::open(config));
+            std::_Exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    over = true;
+    for (auto &thread : all)
+        thread.join();
+}
+
 void threads(const Client &client)
 {
     std::vector<std::thread> all;
@@ -235,6 +367,10 @@ int main(int argc, char **argv)
     }
     unknown(argv[2]);
     logs(argv[1], argv[3]);
+    no_log(argv[1]);
+    logs_at_once(argv[1]);
+    goes_inside_the_log(argv[1], open_ready(argv[1]));
+    forks(argv[1]);
     std::puts("done");
     return 0;
 }
