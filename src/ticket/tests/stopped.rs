@@ -1,6 +1,7 @@
 //! Callers that the system stops while they hold something (HOST-6).
 
 use super::*;
+use crate::ticket::once::Once;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -111,4 +112,31 @@ fn host_6_a_completion_descriptor_that_cannot_be_made_now_is_an_error() {
         assert_eq!(completions.fd().unwrap_err().kind(), std::io::ErrorKind::TimedOut);
     });
     assert!(!readable(completions.fd().unwrap()));
+}
+
+#[test]
+fn host_6_what_is_just_being_made_is_not_waited_for() {
+    let (once, made) = (Once::new(), Once::new());
+    let (entered, inside) = mpsc::channel();
+    let (go, gate) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let slow = &once;
+        scope.spawn(move || {
+            let make = || {
+                entered.send(()).unwrap();
+                let _ = gate.recv_timeout(Duration::from_secs(10));
+                Ok(1)
+            };
+            assert_eq!(slow.get_or_make(make).unwrap(), &1);
+        });
+        inside.recv().unwrap();
+        let start = Instant::now();
+        assert_eq!(once.get(), None);
+        assert_eq!(once.get_or_make(|| Ok(2)).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        assert!(start.elapsed() < Duration::from_secs(5));
+        drop(go);
+    });
+    assert_eq!(once.get_or_make(|| Ok(2)).unwrap(), &1);
+    assert!(made.get_or_make(|| Err(std::io::ErrorKind::Other.into())).is_err());
+    assert_eq!(made.get_or_make(|| Ok(3)).unwrap(), &3);
 }
