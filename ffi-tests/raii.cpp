@@ -6,10 +6,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <dirent.h>
 #include <poll.h>
 #include <set>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -201,35 +202,142 @@ void logs(const std::string &endpoint, const std::string &nowhere)
     CHECK(lines.use_count() == 1);
 }
 
-// A release that is refused inside the log callback does not lose the lock.
-void refused_release(const std::string &endpoint, const Client &watcher)
+int running_threads()
 {
-    std::mutex mutex;
-    std::optional<Lock> held;
-    std::atomic<int> refused{0};
-    Config config;
-    config.endpoint(endpoint).log([&](LogLevel, std::string_view) {
-        const std::lock_guard<std::mutex> guard(mutex);
-        if (!held)
-            return;
-        const Status status = held->release();
-        CHECK(status.code() == LOCKCLIENT_E_WOULD_DEADLOCK && !status.why().empty() && !*held);
-        held.reset();
-        ++refused;
-    });
+    int count = 0;
+    DIR *const directory = opendir("/proc/self/task");
+    CHECK(directory != nullptr);
+    while (const dirent *entry = readdir(directory))
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+template <class Condition> void eventually(Condition condition)
+{
+    const auto limit = std::chrono::steady_clock::now() + 30s;
+    while (!condition()) {
+        CHECK(std::chrono::steady_clock::now() < limit);
+        std::this_thread::sleep_for(1ms);
+    }
+}
+
+// How many log threads have called back: each client has one.
+std::atomic<int> log_threads{0};
+
+void count_this_thread(LogLevel, std::string_view)
+{
+    static thread_local bool counted = false;
+    if (!std::exchange(counted, true))
+        ++log_threads;
+}
+
+void open_and_close(const Config &config)
+{
     auto client = Client::open(config);
     CHECK(client && client->wait_ready(30s));
-    auto lock = client->acquire("refused", {30s, 0s, 250s});
-    CHECK(lock && !is_free(watcher, "refused"));
+    // Closing waits for the lines.
+}
+
+// A setting that was taken back is gone, for the clients that are opened afterwards.
+void no_log(const std::string &endpoint)
+{
+    log_threads = 0;
+    Config config;
+    config.endpoint(endpoint).log(nullptr);
+    open_and_close(config);
+    config.log(count_this_thread);
+    auto logged = Client::open(config);
+    CHECK(logged && logged->wait_ready(30s));
+    config.log(nullptr);
+    open_and_close(config);
+    logged = Status(LOCKCLIENT_OK, "");
+    CHECK(log_threads == 1);
+}
+
+// Clients that are opened from one configuration at once each log to its function.
+void logs_at_once(const std::string &endpoint)
+{
+    log_threads = 0;
+    Config config;
+    config.endpoint(endpoint).log(count_this_thread);
+    std::vector<std::thread> all;
+    for (int i = 0; i < 8; i++)
+        all.emplace_back([&] {
+            for (int round = 0; round < 50; round++)
+                open_and_close(config);
+        });
+    for (auto &thread : all)
+        thread.join();
+    CHECK(log_threads == 8 * 50);
+}
+
+// What goes inside the log function: a lock is given back, and the client is closed all the same.
+void goes_inside_the_log(const std::string &endpoint, const Client &watcher)
+{
+    const int threads = running_threads();
+    std::optional<Client> client;
+    std::optional<Lock> lock;
+    std::atomic<bool> ready{false}, gone{false};
+    auto kept = std::make_shared<int>(0);
     {
-        const std::lock_guard<std::mutex> guard(mutex);
-        held = *std::move(lock);
+        Config config;
+        config.endpoint(endpoint).log([&, kept](LogLevel, std::string_view) {
+            eventually([&] { return ready.load(); });
+            if (gone)
+                return;
+            CHECK(client->shutdown(1s).code() == LOCKCLIENT_E_WOULD_DEADLOCK);
+            CHECK(lock->release().code() == LOCKCLIENT_E_WOULD_DEADLOCK && *lock);
+            lock.reset();
+            client.reset();
+            gone = true;
+        });
+        auto opened = Client::open(config);
+        CHECK(opened);
+        auto held = opened->acquire("inside", {30s, 1s});
+        CHECK(held);
+        lock = *std::move(held);
+        client = *std::move(opened);
+        opened = Status(LOCKCLIENT_OK, "");
     }
-    // A try has a connection of its own, and a line tells of it.
-    CHECK(is_free(*client, "another"));
-    CHECK(watcher.acquire("refused", {60s, 0s}));
-    CHECK(refused == 1);
-    CHECK(client->shutdown(30s));
+    ready = true;
+    eventually([&] { return gone.load(); });
+    eventually([&] { return running_threads() == threads; });
+    CHECK(kept.use_count() == 1);
+    CHECK(is_free(watcher, "inside"));
+}
+
+// A child drops what it came with while threads that it has not got may be inside the header.
+void forks(const std::string &endpoint)
+{
+    Config config;
+    config.endpoint(endpoint).log([](LogLevel, std::string_view) {});
+    std::atomic<bool> over{false};
+    std::vector<std::thread> all;
+    for (int i = 0; i < 2; i++)
+        all.emplace_back([&] {
+            while (!over) {
+                for (int at = 0; at < 1000; at++)
+                    detail::LogFunctions::call(nullptr, 1, "");
+            }
+        });
+    for (int round = 0; round < 20; round++) {
+        auto client = Client::open(config);
+        CHECK(client);
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(30);
+            client = Status(LOCKCLIENT_OK, "");
+            CHECK(Client::open(config));
+            std::_Exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    over = true;
+    for (auto &thread : all)
+        thread.join();
 }
 
 void threads(const Client &client)
@@ -263,11 +371,14 @@ int main(int argc, char **argv)
         refusals(client);
         tickets(client, argv[3]);
         lifetimes(argv[1], client);
-        refused_release(argv[1], client);
         threads(client);
     }
     unknown(argv[2]);
     logs(argv[1], argv[3]);
+    no_log(argv[1]);
+    logs_at_once(argv[1]);
+    goes_inside_the_log(argv[1], open_ready(argv[1]));
+    forks(argv[1]);
     std::puts("done");
     return 0;
 }

@@ -604,8 +604,8 @@ lockclient_status lockclient_config_set_queue_limit(lockclient_config *config, s
  * it. It may call any function of this library, but the blocking ones on its own client answer
  * LOCKCLIENT_E_WOULD_DEADLOCK. It must return: no longjmp, and no C++ exception may leave it. No
  * call of it starts once lockclient_shutdown or lockclient_close has returned; one that was running
- * and did not return within that call's time may still be running. It is not called in a forked
- * child. With one configuration for several clients it may run for each of them at once.
+ * and did not return within that call's time may still be running, and so may the destructors of
+ * what the program keeps for that thread. It is not called in a forked child. With one configuration for several clients it may run for each of them at once.
  *
  * Threads: any; a change does not reach clients that are open already.
  *
@@ -1008,7 +1008,8 @@ void lockclient_ticket_free(lockclient_ticket *ticket);
  * Never blocks. Tickets whose results were taken before are fetched as well; tickets that were
  * freed are not.
  *
- * Threads: any.
+ * Threads: any. While one stands still inside this call (a debugger has stopped it, or a signal
+ * handler of the program's), the others may get NULL; no ticket is lost over it.
  *
  * @param client  A client, shut down or not.
  * @return a ticket that lockclient_acquire_start gave out, or NULL: none now, `client` is NULL, or

@@ -19,18 +19,24 @@
 
 #include "lockclient.h"
 
+#include <atomic>
 #include <cassert>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <pthread.h>
+#include <unistd.h>
 
 namespace lock_client {
 
@@ -133,39 +139,38 @@ inline const char *address(std::string_view text) noexcept
 
 using LogFunction = std::function<void(LogLevel, std::string_view)>;
 
-/// The log functions of clients, by number: a callback that begins late, or that runs longer than
-/// its client lives, never meets a function that is gone.
+/// The log functions that somebody still owns, by number: a callback that begins late, or that runs
+/// longer than its client lives, never meets a function that is gone.
 class LogFunctions {
 public:
-    /// Never destroyed: callbacks may run while the program ends.
-    static LogFunctions &all()
+    /// This process's. Never destroyed: callbacks may run while the program ends. A forked child has
+    /// its own: in the one that it came with, a thread that it has not got may hold the mutex.
+    static LogFunctions &here()
     {
-        static LogFunctions *const functions = new LogFunctions;
-        return *functions;
-    }
-
-    std::uintptr_t add(LogFunction function)
-    {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        functions_.emplace(++last_, std::make_shared<LogFunction>(std::move(function)));
-        return last_;
-    }
-
-    void remove(std::uintptr_t number) noexcept
-    {
-        std::shared_ptr<LogFunction> last; // its destructor runs without the mutex
-        const std::lock_guard<std::mutex> guard(mutex_);
-        const auto found = functions_.find(number);
-        if (found != functions_.end()) {
-            last = std::move(found->second);
-            functions_.erase(found);
+        LogFunctions *known = current_.load();
+        while (known == nullptr || known->process_ != ::getpid()) {
+            auto *const made = new LogFunctions(known);
+            if (current_.compare_exchange_strong(known, made))
+                return *made;
+            delete made;
         }
+        return *known;
+    }
+
+    /// A number that no other function has.
+    static std::uintptr_t number() noexcept { return ++last_; }
+
+    void add(std::uintptr_t number, const std::shared_ptr<LogFunction> &function)
+    {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        forget_the_unowned();
+        functions_[number] = function;
     }
 
     static void call(void *user, std::int32_t level, const char *message) noexcept
     {
         const std::shared_ptr<LogFunction> function =
-            all().find(reinterpret_cast<std::uintptr_t>(user));
+            here().find(reinterpret_cast<std::uintptr_t>(user));
         if (function == nullptr)
             return;
 #if defined(__cpp_exceptions)
@@ -180,16 +185,34 @@ public:
     }
 
 private:
+    explicit LogFunctions(LogFunctions *parent) noexcept : process_(::getpid()), parent_(parent) {}
+
     std::shared_ptr<LogFunction> find(std::uintptr_t number) noexcept
     {
         const std::lock_guard<std::mutex> guard(mutex_);
         const auto found = functions_.find(number);
-        return found == functions_.end() ? nullptr : found->second;
+        return found == functions_.end() ? nullptr : found->second.lock();
     }
 
+    void forget_the_unowned() noexcept
+    {
+        for (auto at = functions_.begin(); at != functions_.end();)
+            at = at->second.expired() ? functions_.erase(at) : std::next(at);
+    }
+
+    inline static std::atomic<LogFunctions *> current_{nullptr};
+    inline static std::atomic<std::uintptr_t> last_{0};
+
+    const pid_t process_;
+    [[maybe_unused]] LogFunctions *const parent_; // so that it is not taken for lost memory
     std::mutex mutex_;
-    std::uintptr_t last_ = 0;
-    std::map<std::uintptr_t, std::shared_ptr<LogFunction>> functions_;
+    std::map<std::uintptr_t, std::weak_ptr<LogFunction>> functions_;
+};
+
+/// A log function and its number; neither if there is none.
+struct Log {
+    std::uintptr_t number = 0;
+    std::shared_ptr<LogFunction> function;
 };
 
 /// An open client, shared by whatever needs it open. Made before the client is opened, so that
@@ -202,27 +225,46 @@ public:
     ~Handle()
     {
         // Nobody is left who could be told; what stayed unconfirmed ends with its lease.
-        if (client_ != nullptr)
-            static_cast<void>(lockclient_close(client_, limit_ms(patience_)));
-        if (log_ != 0)
-            LogFunctions::all().remove(log_);
+        if (client_ != nullptr &&
+            lockclient_close(client_, limit_ms(patience_)) == LOCKCLIENT_E_WOULD_DEADLOCK)
+            close_elsewhere();
     }
 
-    lockclient_status open(lockclient_config *config, const LogFunction &log)
+    lockclient_status open(lockclient_config *config, const Log &log)
     {
-        if (log) {
-            log_ = LogFunctions::all().add(log);
-            static_cast<void>(lockclient_config_set_log(config, LogFunctions::call,
-                                                        reinterpret_cast<void *>(log_)));
-        }
+        if (log.function != nullptr)
+            LogFunctions::here().add(log.number, log.function);
+        log_ = log;
         return lockclient_open(config, &client_);
     }
 
     lockclient *get() const noexcept { return client_; }
 
 private:
+    /// Inside the client's own log callback nobody can wait for it to return. Another thread does.
+    void close_elsewhere() noexcept
+    {
+        auto *const moved = new (std::nothrow) Handle(patience_);
+        if (moved == nullptr)
+            return;
+        moved->client_ = client_;
+        moved->log_ = std::move(log_);
+        const auto close = [](void *handle) -> void * {
+            delete static_cast<Handle *>(handle);
+            return nullptr;
+        };
+        pthread_t thread;
+        if (pthread_create(&thread, nullptr, close, moved) == 0) {
+            static_cast<void>(pthread_detach(thread));
+        } else {
+            // It stays open: there is not even a thread to close it.
+            moved->client_ = nullptr;
+            delete moved;
+        }
+    }
+
     lockclient *client_ = nullptr;
-    std::uintptr_t log_ = 0;
+    Log log_;
     std::chrono::milliseconds patience_;
 };
 
@@ -285,11 +327,22 @@ public:
     {
         return note(lockclient_config_set_ordered_answers(config_.get(), on));
     }
-    /// Gets the log lines, on a thread of the client's. The text is valid during the call.
+    /// Gets the log lines of clients that are opened after this, on a thread of each client's; an
+    /// empty function gets none. The text is valid during the call. A client whose last owner goes
+    /// inside its own log function is closed by a thread of its own, as soon as the function has
+    /// returned.
     Config &log(std::function<void(LogLevel, std::string_view)> function)
     {
-        log_ = std::move(function);
-        return *this;
+        if (function) {
+            log_.function = std::make_shared<detail::LogFunction>(std::move(function));
+            log_.number = detail::LogFunctions::number();
+        } else if (log_.number == 0) {
+            return *this;
+        } else {
+            log_ = detail::Log(); // C has no way back: no function has the number 0
+        }
+        return note(lockclient_config_set_log(config_.get(), detail::LogFunctions::call,
+                                              reinterpret_cast<void *>(log_.number)));
     }
     /// How long a client that goes waits for its releases; 5 s if not set.
     Config &close_patience(std::chrono::milliseconds time)
@@ -314,7 +367,7 @@ private:
 
     std::unique_ptr<lockclient_config, Free> config_;
     Status status_;
-    detail::LogFunction log_;
+    detail::Log log_;
     std::chrono::milliseconds patience_ = std::chrono::seconds(5);
 };
 
@@ -353,20 +406,18 @@ public:
     explicit operator bool() const noexcept { return client_ != nullptr; }
 
     /// Gives the lock back and waits for the answer, up to 5 s. After LOCKCLIENT_INDETERMINATE the
-    /// token may be released again with Client::release. Inside the log callback, where it may
-    /// not wait (LOCKCLIENT_E_WOULD_DEADLOCK), the lock is given back as the destructor does.
+    /// token may be released again with Client::release. After LOCKCLIENT_E_WOULD_DEADLOCK, inside
+    /// the client's own log function, this object still has the lock to give back.
     Status release()
     {
-        const std::shared_ptr<detail::Handle> client = std::move(client_);
-        client_ = nullptr;
-        if (client == nullptr)
+        if (client_ == nullptr)
             return Status(LOCKCLIENT_NOT_HELD, "this object has no lock to give back");
-        const Status released =
-            Status::of(lockclient_release(client->get(), key_.data(), key_.size(), grant_.token));
-        if (released.code() == LOCKCLIENT_E_WOULD_DEADLOCK)
-            static_cast<void>(
-                lockclient_release_start(client->get(), key_.data(), key_.size(), grant_.token));
-        return released;
+        const lockclient_status code =
+            lockclient_release(client_->get(), key_.data(), key_.size(), grant_.token);
+        Status status = Status::of(code); // before the client may go
+        if (code != LOCKCLIENT_E_WOULD_DEADLOCK)
+            client_ = nullptr;
+        return status;
     }
 
     /// The grant, to be released by its token: the lock stays held.

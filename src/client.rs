@@ -13,7 +13,7 @@ use crate::reason::{Reason, ReasonKind};
 use crate::stats::Stats;
 use crate::sync::{Arc as SyncArc, Ordering};
 use crate::ticket::{
-    Cancel, Ending, Hook, Readiness, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited,
+    Cancel, Ending, Hook, Readiness, Reclaim, Reply, Sleeper, Slot, Take, UNLISTED, Waited, Word,
 };
 use crate::wire::Key;
 use std::fmt;
@@ -150,12 +150,14 @@ impl Client {
     }
 
     /// Ends the client: wakes every blocked caller (unsent calls are cancelled, of sent ones the
-    /// outcome is unknown), by `timeout` even if the background thread does nothing; gives back the grants that no ticket's holder has taken, lets the
-    /// releases under way finish, and closes the connections. Returns by `timeout`, give or take
+    /// outcome is unknown), by `timeout` even if the background thread does nothing; gives back the
+    /// grants that no ticket's holder has taken, lets the releases under way finish, and closes the
+    /// connections. Returns by `timeout`, give or take
     /// 100 ms, and may be repeated. Later calls are [`Error::Closed`].
     ///
     /// No log callback begins once it has returned. One that was running, and did not return by
-    /// `timeout`, may still run.
+    /// `timeout`, may still run; so may the destructors of what the program keeps for each thread,
+    /// at the end of the thread that called back.
     ///
     /// # Errors
     /// [`Error::Forked`], and [`Error::WouldDeadlock`] from inside the log callback.
@@ -184,8 +186,8 @@ impl Client {
             let threads =
                 shared.threads.try_lock_for(MARGIN).map(|mut all| std::mem::take(&mut *all));
             for thread in threads.into_iter().flatten() {
-                // Past their last business: they only have to return.
-                let _ = thread.join();
+                // Past their last business with the client; what is left is the host's own.
+                sys::join(thread, limit);
             }
         }
         Ok(end.unwrap_or(Shutdown::Unconfirmed))
@@ -527,7 +529,7 @@ impl Client {
     }
 
     /// Blocks until there is a reply, at most until `limit`.
-    fn hear<T: Copy>(
+    fn hear<T: Word>(
         &self,
         reply: &SyncArc<Reply<T>>,
         limit: Mono,

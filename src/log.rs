@@ -6,7 +6,7 @@ use crate::io::sys;
 use crate::outcome::Failure;
 use crate::quiet::Quiet;
 use crate::reason::ReasonKind;
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::ticket::Condvar;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,6 +15,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the background thread waits for the queue.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Lines that wait at most; more are lost.
 const MOST_LINES: usize = 1024;
@@ -49,6 +53,8 @@ thread_local! {
 pub(crate) struct Log {
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// Lines that were lost because the lock could not be had.
+    unqueued: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +73,8 @@ struct Inner {
 
 impl Log {
     pub(crate) fn new() -> Log {
-        Log { inner: Mutex::new(Inner::default()), changed: Condvar::new() }
+        let inner = Mutex::new(Inner::default());
+        Log { inner, changed: Condvar::new(), unqueued: AtomicU64::new(0) }
     }
 
     /// Starts the thread that calls back.
@@ -84,9 +91,14 @@ impl Log {
         })
     }
 
-    /// Adds a line; loses it if too many wait.
+    /// Adds a line; loses it if too many wait, or if whoever closes the client was stopped with the
+    /// lock (HOST-6).
     pub(crate) fn push(&self, event: Event) {
-        let mut inner = self.inner.lock();
+        let Some(mut inner) = self.inner.try_lock().or_else(|| self.inner.try_lock_for(MOMENT))
+        else {
+            self.unqueued.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
         if inner.lines.len() < MOST_LINES {
             inner.lines.push_back(event);
         } else {
@@ -161,7 +173,8 @@ impl Log {
             }
             if let Some(event) = inner.lines.pop_front() {
                 inner.running = true;
-                return Some((event, std::mem::take(&mut inner.lost)));
+                let lost = std::mem::take(&mut inner.lost);
+                return Some((event, lost + self.unqueued.swap(0, Ordering::Relaxed)));
             }
             if inner.finishing {
                 return None;
@@ -230,7 +243,6 @@ mod tests {
     use super::*;
     use crate::reason::Reason;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     fn started(
         call: impl Fn(LogLevel, &str) + Send + Sync + 'static,
@@ -285,6 +297,34 @@ mod tests {
         let lines: Vec<_> = receive.try_iter().collect();
         assert_eq!(lines.len(), 1 + 1 + MOST_LINES);
         assert_eq!(lines[1], "7 log lines were lost");
+    }
+
+    #[test]
+    fn host_6_a_closer_that_is_stopped_costs_lines_and_delays_nobody() {
+        let (send, receive) = mpsc::channel();
+        let (log, thread) = started(move |_, text| send.send(text.to_owned()).unwrap());
+        let (go, gate) = mpsc::channel::<()>();
+        let (entered, inside) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let held = &log.inner;
+            scope.spawn(move || {
+                let _held = held.lock();
+                entered.send(()).unwrap();
+                let _ = gate.recv_timeout(Duration::from_secs(10));
+            });
+            inside.recv().unwrap();
+            let start = std::time::Instant::now();
+            for _ in 0..3 {
+                log.push(Event::Ready { endpoint: 0 });
+            }
+            assert!(start.elapsed() < Duration::from_secs(5));
+            drop(go);
+        });
+        log.push(Event::Ready { endpoint: 1 });
+        assert!(log.close(in_a_minute()));
+        thread.join().unwrap();
+        let lines: Vec<_> = receive.try_iter().collect();
+        assert_eq!(lines, ["3 log lines were lost", "a connection to b:2 serves"]);
     }
 
     #[test]

@@ -97,10 +97,6 @@ impl<T> Mutex<T> {
             }
         }
     }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
-    }
 }
 
 impl<T> Deref for MutexGuard<'_, T> {

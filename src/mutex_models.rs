@@ -36,10 +36,6 @@ pub(super) mod word {
             let value = self.value.try_lock().expect("two hold it at once");
             Some(MutexGuard { locked: &self.locked, value: Some(value) })
         }
-
-        pub(crate) fn get_mut(&mut self) -> &mut T {
-            self.value.get_mut().unwrap()
-        }
     }
 
     impl<T> Deref for MutexGuard<'_, T> {

@@ -54,10 +54,6 @@ mod model {
         pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
             Some(self.lock())
         }
-
-        pub(crate) fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut().unwrap()
-        }
     }
 
     impl<T> Deref for MutexGuard<'_, T> {

@@ -170,6 +170,40 @@ fn the_threads_of_a_client_are_gone_when_shutdown_returns() {
     assert_eq!(ours(), 0);
 }
 
+/// What a program keeps for each thread, and that is slow to let go of.
+struct Slow(mpsc::Receiver<()>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        let _ = self.0.recv_timeout(seconds(20));
+    }
+}
+
+thread_local! {
+    static SLOW: std::cell::OnceCell<Slow> = const { std::cell::OnceCell::new() };
+}
+
+#[test]
+fn host_6_a_shutdown_does_not_wait_for_the_programs_own_destructors() {
+    let server = server();
+    let (go, gate) = mpsc::channel();
+    let (send, lines) = mpsc::channel();
+    let gate = Mutex::new(Some(gate));
+    let config = config(server.addr()).log(move |_, _| {
+        if let Some(gate) = gate.lock().unwrap().take() {
+            SLOW.with(|slow| assert!(slow.set(Slow(gate)).is_ok()));
+            send.send(()).unwrap();
+        }
+    });
+    let client = ready(&config);
+    lines.recv().unwrap();
+    let start = Instant::now();
+    assert_eq!(client.shutdown(ms(500)).unwrap(), Shutdown::Clean);
+    assert!(start.elapsed() < seconds(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(500), "it gives them the time that there is");
+    drop(go);
+}
+
 fn rename_this_thread(name: &str) {
     let path = "/proc/thread-self/comm";
     std::fs::write(path, name).unwrap();

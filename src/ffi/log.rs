@@ -57,8 +57,8 @@ impl Sink {
 /// it. It may call any function of this library, but the blocking ones on its own client answer
 /// LOCKCLIENT_E_WOULD_DEADLOCK. It must return: no longjmp, and no C++ exception may leave it. No
 /// call of it starts once lockclient_shutdown or lockclient_close has returned; one that was running
-/// and did not return within that call's time may still be running. It is not called in a forked
-/// child. With one configuration for several clients it may run for each of them at once.
+/// and did not return within that call's time may still be running, and so may the destructors of
+/// what the program keeps for that thread. It is not called in a forked child. With one configuration for several clients it may run for each of them at once.
 ///
 /// Threads: any; a change does not reach clients that are open already.
 ///

@@ -283,7 +283,8 @@ pub unsafe extern "C" fn lockclient_ticket_free(ticket: *mut lockclient_ticket) 
 /// Never blocks. Tickets whose results were taken before are fetched as well; tickets that were
 /// freed are not.
 ///
-/// Threads: any.
+/// Threads: any. While one stands still inside this call (a debugger has stopped it, or a signal
+/// handler of the program's), the others may get NULL; no ticket is lost over it.
 ///
 /// @param client  A client, shut down or not.
 /// @return a ticket that lockclient_acquire_start gave out, or NULL: none now, `client` is NULL, or

@@ -20,6 +20,10 @@ pub(crate) const BRIEFLY: Duration = Duration::from_millis(10);
 /// a few instructions: only a holder that the system has stopped makes anybody wait.
 pub(crate) const PATIENTLY: Duration = Duration::from_secs(1);
 
+/// How long the thread waits for the lock, before it goes on without: it has others to look after
+/// than a caller that was stopped in here (HOST-6).
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// A queue's room that is kept from one turn to the next.
 const KEPT: usize = 1024;
 
@@ -221,12 +225,18 @@ impl Commands {
         Ok(())
     }
 
+    /// The lock, if it can be had within a moment.
+    fn moment(&self) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.try_lock().or_else(|| self.inner.try_lock_for(MOMENT))
+    }
+
     /// The thread: swaps what waits with `batch`, which is empty. `unsent` is the engine's count.
+    /// If a caller was stopped with the lock then nothing is taken now, and the thread may not sleep.
     pub(crate) fn take(&self, batch: &mut VecDeque<Command>, unsent: usize) {
         if batch.capacity() > KEPT {
             *batch = VecDeque::new();
         }
-        let mut inner = self.inner.lock();
+        let Some(mut inner) = self.moment() else { return };
         std::mem::swap(&mut inner.waiting, batch);
         inner.unsent = unsent + inner.acquires;
         inner.acquires = 0;
@@ -236,19 +246,19 @@ impl Commands {
     pub(crate) fn may_sleep(&self, unsent: usize) -> bool {
         // Before the look: whoever pushes after the look finds the flag cleared.
         self.waker.sleeping();
-        let mut inner = self.inner.lock();
-        let idle = inner.waiting.is_empty();
-        inner.unsent = unsent;
-        drop(inner);
+        let idle = self.moment().is_some_and(|mut inner| {
+            inner.unsent = unsent;
+            inner.waiting.is_empty()
+        });
         if !idle {
             self.waker.awake();
         }
         idle
     }
 
-    /// The thread: whether something waits.
+    /// The thread: whether something waits, or somebody is just asking for something.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.inner.lock().waiting.is_empty()
+        self.inner.try_lock().is_none_or(|inner| !inner.waiting.is_empty())
     }
 
     /// Does what a caller does that the system stops at the worst moment.
@@ -275,7 +285,7 @@ impl Commands {
 
     /// The thread wants to end: it may if nothing waits, and then nothing is taken any more.
     pub(crate) fn end_if_idle(&self) -> bool {
-        let mut inner = self.inner.lock();
+        let Some(mut inner) = self.moment() else { return false };
         let idle = inner.waiting.is_empty();
         if idle {
             inner.stage = Stage::Ended;
@@ -283,16 +293,18 @@ impl Commands {
         idle
     }
 
-    /// The thread ends: what waits is handed over, and nothing is taken any more.
-    pub(crate) fn end(&self) -> VecDeque<Command> {
-        let mut inner = self.inner.lock();
+    /// The thread ends: what waits is handed over, and nothing is taken any more. None: the lock
+    /// could not be had in time.
+    pub(crate) fn end(&self, patience: Duration) -> Option<VecDeque<Command>> {
+        let inner = self.inner.try_lock().or_else(|| self.inner.try_lock_for(patience));
+        let mut inner = inner?;
         if inner.stage == Stage::Open {
             self.broken.store(true, Ordering::Release);
         }
         inner.stage = Stage::Ended;
         self.closed.store(true, Ordering::Release);
         self.shut.store(true, Ordering::Release);
-        std::mem::take(&mut inner.waiting)
+        Some(std::mem::take(&mut inner.waiting))
     }
 }
 
@@ -327,7 +339,7 @@ mod tests {
         let commands = Commands::new(waker, 1);
         commands.shut(Mono(0), PATIENTLY).unwrap();
         assert_eq!(commands.push(question(), PATIENTLY), Err(Refused::Closed));
-        assert_eq!(commands.end().len(), 1);
+        assert_eq!(commands.end(PATIENTLY).unwrap().len(), 1);
         assert_eq!(commands.push(question(), PATIENTLY), Err(Refused::Closed));
         assert_eq!(commands.push_last(question(), PATIENTLY), Err(Refused::Closed));
         assert!(!commands.is_broken());
@@ -344,5 +356,35 @@ mod tests {
         drop(receiver);
         assert_eq!(commands.add(inner, question()), Ok(()));
         assert!(!commands.is_broken());
+    }
+
+    #[test]
+    fn host_6_the_thread_does_not_wait_for_a_caller_that_is_stopped_in_the_queue() {
+        let (waker, _receiver) = crate::io::waker::pair().unwrap();
+        let commands = Arc::new(Commands::new(waker, 1));
+        commands.push(question(), PATIENTLY).unwrap();
+        let (go, gate) = std::sync::mpsc::channel::<()>();
+        let (entered, inside) = std::sync::mpsc::channel();
+        let holder = commands.clone();
+        let stopped = std::thread::spawn(move || {
+            let _held = holder.hold();
+            entered.send(()).unwrap();
+            let _ = gate.recv_timeout(Duration::from_secs(10));
+        });
+        inside.recv().unwrap();
+        let start = std::time::Instant::now();
+        let mut batch = VecDeque::new();
+        commands.take(&mut batch, 0);
+        assert!(batch.is_empty());
+        assert!(!commands.may_sleep(0), "something waits");
+        assert!(commands.has_waiting());
+        assert!(!commands.end_if_idle());
+        assert!(commands.end(MOMENT).is_none());
+        assert!(start.elapsed() < Duration::from_secs(5));
+        drop(go);
+        stopped.join().unwrap();
+        commands.take(&mut batch, 0);
+        assert_eq!(batch.len(), 1);
+        assert!(commands.may_sleep(0));
     }
 }

@@ -2,7 +2,7 @@
 
 mod dialing;
 
-use super::commands::{Answer, Audience, Command};
+use super::commands::{Answer, Audience, Command, PATIENTLY};
 use super::dial::{Dial, Dialer};
 use super::links::{Link, Links};
 use super::pause::Pause;
@@ -40,6 +40,9 @@ const TURNS: u32 = 16;
 
 /// The longest sleep: a thread whose descriptors were closed behind its back is not told.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// The longest sleep while something is to be tried again, because a caller holds what it takes.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// The thread's own.
 #[derive(Debug)]
@@ -201,7 +204,8 @@ impl Driver {
         ];
         let now = sys::mono();
         let next = next.into_iter().flatten().min();
-        let sleep = next.map_or(LONGEST_SLEEP, |next| next.since(now)).min(LONGEST_SLEEP);
+        let longest = if self.desk.is_behind() { RETRY } else { LONGEST_SLEEP };
+        let sleep = next.map_or(longest, |next| next.since(now)).min(longest);
         if sleep.is_zero() {
             self.shared.commands.woken();
         }
@@ -490,40 +494,22 @@ impl Driver {
     pub(super) fn finish(&mut self, end: Option<Shutdown>) {
         let mut end = end.unwrap_or(Shutdown::Unconfirmed);
         let mut left = std::mem::take(&mut self.batch);
-        left.extend(self.shared.commands.end());
         left.extend(self.admitting.take().map(Command::Acquire));
-        for command in left {
-            match command {
-                Command::Acquire(slot) => {
-                    slot.abandon();
-                    Slot::announce(&slot);
-                }
-                Command::Release(_, audience) => {
-                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
-                    self.inform(audience, None);
-                    end = Shutdown::Unconfirmed;
-                }
-                Command::WaitReady(reply) => reply.give(Readiness::Closed),
-                Command::Reclaim(_) => {
-                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
-                    end = Shutdown::Unconfirmed;
-                }
-                Command::Withdraw(..) | Command::Shutdown(_) | Command::Resolved(..) => {}
-                #[cfg(test)]
-                Command::Run(_) => {}
-            }
-        }
-        self.desk.abandon();
+        let mut clean = self.refuse(left);
         let mut audiences = std::mem::take(&mut self.audiences);
         for audience in audiences.drain().chain(self.asking.take()) {
             self.inform(audience, None);
         }
-        for (reply, outcome) in self.answers.drain(..) {
-            reply.give(outcome);
-        }
+        self.desk.abandon();
+        self.answer();
         self.shared.readiness.publish(None);
         for reply in self.hopefuls.drain(..) {
             reply.give(Readiness::Closed);
+        }
+        let mut ended = self.end_commands();
+        clean &= ended == Some(true);
+        if !clean {
+            end = Shutdown::Unconfirmed;
         }
         for link in self.links.drain() {
             match link {
@@ -534,10 +520,56 @@ impl Driver {
                 Link::Dialing(_) => {}
             }
         }
+        self.shared.end.give(end);
+        // From here on nobody waits for this thread, which may have to wait for a caller (HOST-6).
         if let Some(log) = &self.shared.log {
             log.finish();
         }
-        self.shared.end.give(end);
+        while ended.is_none() {
+            ended = self.end_commands();
+        }
+        self.desk.list_the_rest();
+    }
+
+    /// Takes nothing any more, and ends what waits; says whether that is clean. None: a caller holds
+    /// the queue.
+    fn end_commands(&mut self) -> Option<bool> {
+        let left = self.shared.commands.end(PATIENTLY)?;
+        let clean = self.refuse(left);
+        self.answer();
+        self.desk.tell();
+        Some(clean)
+    }
+
+    /// Ends what was asked of a thread that ends. False: that leaves a lock to its lease's end.
+    fn refuse(&mut self, left: VecDeque<Command>) -> bool {
+        let mut clean = true;
+        for command in left {
+            match command {
+                Command::Acquire(slot) => self.desk.refuse(slot),
+                Command::Withdraw(slot, _) => self.desk.see_to(&slot),
+                Command::Release(_, audience) => {
+                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                    self.inform(audience, None);
+                    clean = false;
+                }
+                Command::WaitReady(reply) => reply.give(Readiness::Closed),
+                Command::Reclaim(_) => {
+                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                    clean = false;
+                }
+                Command::Shutdown(_) | Command::Resolved(..) => {}
+                #[cfg(test)]
+                Command::Run(_) => {}
+            }
+        }
+        clean
+    }
+
+    fn answer(&mut self) {
+        for (reply, outcome) in self.answers.drain(..) {
+            reply.give(outcome);
+        }
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn start(config: &Config) -> io::Result<Arc<Shared>> {
             if let Some(log) = &shared.log {
                 log.finish();
             }
+            // It has never called back.
             threads.into_iter().for_each(|thread| drop(thread.join()));
             return Err(error);
         }

@@ -52,7 +52,7 @@ fn host_5_what_is_pushed_is_handed_over_or_refused_when_the_thread_ends() {
         let (commands, _receiver) = commands();
         let other = commands.clone();
         let pusher = thread::spawn(move || push(&other));
-        let left = commands.end().len();
+        let left = commands.end(PATIENTLY).unwrap().len();
         match pusher.join().unwrap() {
             Ok(()) => assert_eq!(left, 1),
             Err(refused) => assert!(refused == Refused::Ended && left == 0),

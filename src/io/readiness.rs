@@ -1,45 +1,36 @@
 //! Whether a node serves, as the background thread last found it, for callers to look at without
 //! asking: whoever has no time to wait for an answer must not be told that nobody serves.
 
-use crate::reason::Reason;
 use crate::sync::{AtomicU64, Ordering};
-use crate::ticket::Readiness;
+use crate::ticket::{Readiness, Word};
 
-/// In the place of a reason: none has this kind.
-const READY: u64 = u64::MAX;
+/// Nothing is known: no node serves yet, or any more.
+const UNKNOWN: u64 = 0;
 
-/// The published word. Zero says that nothing is known: no node serves yet, or any more.
+/// The published word.
 #[derive(Debug)]
 pub(crate) struct Published(AtomicU64);
 
 impl Published {
     pub(crate) fn new() -> Published {
-        Published(AtomicU64::new(0))
+        Published(AtomicU64::new(UNKNOWN))
     }
 
     /// The background thread: how it is now.
     pub(crate) fn publish(&self, readiness: Option<Readiness>) {
-        let word = match readiness {
-            None | Some(Readiness::Closed) => 0,
-            Some(Readiness::Ready) => READY,
-            Some(Readiness::Auth(reason)) => reason.pack(),
-        };
-        self.0.store(word, Ordering::Relaxed);
+        self.0.store(readiness.map_or(UNKNOWN, Word::pack), Ordering::Relaxed);
     }
 
     pub(crate) fn read(&self) -> Option<Readiness> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            READY => Some(Readiness::Ready),
-            word => Some(Readiness::Auth(Reason::unpack(word))),
-        }
+        let word = self.0.load(Ordering::Relaxed);
+        (word != UNKNOWN).then(|| Readiness::unpack(word))
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::reason::ReasonKind;
+    use crate::reason::{Reason, ReasonKind};
 
     #[test]
     fn what_is_published_is_read() {

@@ -5,9 +5,11 @@ use crate::clock::{Boot, Mono, Now};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
 /// Both clocks.
 pub(crate) fn now() -> Now {
@@ -346,6 +348,27 @@ pub(crate) fn spawn(
     // SAFETY: `before` was filled by the first call.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
     thread
+}
+
+/// Waits until a thread is gone, at most until `limit`: the destructors of what a host keeps for each
+/// thread run at its end, and may take their time. A thread that is not gone by then is left alone.
+pub(crate) fn join(thread: JoinHandle<()>, limit: Mono) {
+    const SHORTEST: Duration = Duration::from_micros(20);
+    const LONGEST: Duration = Duration::from_millis(1);
+
+    let thread = thread.into_pthread_t();
+    let mut nap = SHORTEST;
+    // Not by a timed join, whose limit is on a clock that somebody may set.
+    // SAFETY: the handle was the only one, so that nobody has joined or detached the thread.
+    while unsafe { libc::pthread_tryjoin_np(thread, ptr::null_mut()) } != 0 {
+        if mono() >= limit {
+            // SAFETY: as above; a thread that could not be joined is still to be detached.
+            unsafe { libc::pthread_detach(thread) };
+            return;
+        }
+        thread::sleep(nap);
+        nap = (nap * 2).min(LONGEST);
+    }
 }
 
 /// Tests run with SIGPIPE ignored. So that the flag counts that keeps it away, it gets its default

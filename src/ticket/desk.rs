@@ -1,13 +1,18 @@
 //! The background thread's table: which slot a request id means, and which grants lie untaken.
 
 use super::condvar::Wakes;
-use super::reply::Reply;
+use super::reply::{Reply, Word};
 use super::slot::Slot;
 use crate::clock::Mono;
 use crate::engine::{AcquireOutcome, Deadlines, Gate, RequestId, Table};
 use crate::sync::Arc;
 use crate::wire::Key;
+use std::collections::VecDeque;
 use std::time::Duration;
+
+/// How long the thread waits for a completion queue that somebody else uses: long enough for
+/// whoever only does what is to be done there, and at most once in a [`Desk::tell`].
+const MOMENT: Duration = Duration::from_millis(if cfg!(all(loom, test)) { 0 } else { 1 });
 
 /// A token that is to be released, because its grant could not be handed over.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +33,8 @@ pub struct Desk {
     kept: usize,
     /// Slots whose waiters are to be told.
     told: Vec<Arc<Slot>>,
+    /// Slots whose completion queue could not be had: somebody was stopped in it.
+    unlisted: VecDeque<Arc<Slot>>,
     wakes: Wakes,
 }
 
@@ -44,7 +51,8 @@ impl Desk {
     }
 
     /// The slot's caller gave it up. The id to withdraw, if the engine still knows it.
-    pub fn withdraw(&mut self, slot: &Slot) -> Option<RequestId> {
+    pub fn withdraw(&mut self, slot: &Arc<Slot>) -> Option<RequestId> {
+        self.see_to(slot);
         let id = slot.id()?;
         self.remove(id).map(|_| id)
     }
@@ -60,6 +68,7 @@ impl Desk {
             self.told.push(slot);
             return None;
         }
+        self.see_to(&slot);
         match outcome {
             AcquireOutcome::Granted(grant) => Some(Reclaim { key, token: grant.token }),
             _ => None,
@@ -102,7 +111,7 @@ impl Desk {
     }
 
     /// Answers a question, but for the caller's wake, which comes with the next [`Desk::tell`].
-    pub(crate) fn reply<T: Copy>(&mut self, reply: &Reply<T>, value: T) {
+    pub(crate) fn reply<T: Word>(&mut self, reply: &Reply<T>, value: T) {
         if let Some(given) = reply.set(value) {
             self.wakes.add(given);
         }
@@ -115,10 +124,50 @@ impl Desk {
 
     /// Tells everybody whose acquire has ended since the last call. Takes no lock of the desk's.
     pub fn tell(&mut self) {
+        // In order: behind what could not be listed before.
+        self.list(MOMENT);
         for slot in self.told.drain(..) {
-            Slot::gather(&slot, &mut self.wakes);
+            slot.gather(&mut self.wakes);
+            if !self.unlisted.is_empty() || !Slot::enlist(&slot, MOMENT) {
+                self.unlisted.push_back(slot);
+            }
         }
         self.wakes.notify();
+    }
+
+    /// Whether [`Desk::tell`] is to be tried again soon: a completion queue could not be had.
+    pub fn is_behind(&self) -> bool {
+        !self.unlisted.is_empty()
+    }
+
+    /// Lists what could not be listed, however long that takes: the thread has nothing else to do
+    /// any more, and nobody waits for it.
+    pub fn list_the_rest(&mut self) {
+        while self.is_behind() {
+            self.list(Duration::from_secs(1));
+        }
+    }
+
+    fn list(&mut self, patience: Duration) {
+        while let Some(slot) = self.unlisted.front()
+            && Slot::enlist(slot, patience)
+        {
+            self.unlisted.pop_front();
+        }
+    }
+
+    /// A slot's caller has decided it, and announces it. But that may not have found its completion
+    /// queue free, or may have been stopped before it came there.
+    pub fn see_to(&mut self, slot: &Arc<Slot>) {
+        if slot.is_to_list() {
+            self.unlisted.push_back(slot.clone());
+        }
+    }
+
+    /// The background thread ends before the engine knew of a slot.
+    pub fn refuse(&mut self, slot: Arc<Slot>) {
+        slot.abandon();
+        self.told.push(slot);
     }
 
     /// The background thread ends: so does everything that is still here.

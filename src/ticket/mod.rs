@@ -7,6 +7,7 @@ mod condvar;
 mod desk;
 #[cfg(all(loom, test))]
 mod models;
+mod once;
 mod pool;
 mod reply;
 mod results;
@@ -19,7 +20,7 @@ pub(crate) use completions::Completions;
 pub(crate) use condvar::{Condvar, Condvars};
 pub use desk::{Desk, Reclaim};
 pub(crate) use pool::Pool;
-pub(crate) use reply::{Readiness, Reply};
+pub(crate) use reply::{Readiness, Reply, Word};
 pub use results::{Cancel, Ending, Take, Waited};
 pub(crate) use sleepers::{Sleeper, Sleepers, UNLISTED};
 pub(crate) use slot::Hook;

@@ -262,6 +262,54 @@ fn a_completed_ticket_comes_or_is_gone() {
 }
 
 #[test]
+fn host_6_whoever_cannot_have_the_completions_leaves_nothing_behind() {
+    for dropped in [false, true] {
+        loom::model(move || {
+            let completions = Arc::new(Completions::new());
+            let hook = Hook { completions: completions.clone(), tag: 9 };
+            let slot = Arc::new(Slot::hooked(call(), false, Condvar::new(), hook));
+            let mut desk = Desk::new();
+            desk.admit(RequestId::unpack(0), slot.clone());
+            // Each of the three may find that another one has the lock.
+            let decider = thread::spawn(move || {
+                assert!(desk.complete(RequestId::unpack(0), AcquireOutcome::Busy).is_none());
+                desk.tell();
+                desk
+            });
+            let reader = completions.clone();
+            let fetcher = thread::spawn(move || reader.next());
+            if dropped {
+                slot.unlist();
+            }
+            let mut desk = decider.join().unwrap();
+            let fetched = fetcher.join().unwrap();
+            desk.tell();
+            assert!(!desk.is_behind());
+            let left = completions.next();
+            if dropped {
+                assert_eq!(left, None, "it came after its ticket was dropped");
+            } else {
+                assert_eq!(u32::from(fetched == Some(9)) + u32::from(left == Some(9)), 1);
+            }
+            drop((slot, desk));
+            assert_eq!(Arc::strong_count(&completions), 1, "no cycle keeps anything");
+        });
+    }
+}
+
+#[test]
+fn a_reply_reaches_whoever_waits() {
+    loom::model(|| {
+        let reply = Arc::new(Reply::new(Condvar::new()));
+        let other = reply.clone();
+        let waiter = thread::spawn(move || other.wait(Mono(0)));
+        reply.give(true);
+        reply.give(false);
+        assert_eq!(waiter.join().unwrap(), Some(true));
+    });
+}
+
+#[test]
 fn a_pooled_slot_is_used_again_only_when_nobody_else_knows_it() {
     loom::model(|| {
         let pool = Pool::new();

@@ -6,14 +6,15 @@
 //! second finds out and does nothing. What belongs to a result (token, reason) is written by the
 //! background thread before its move and read after it has been seen, hence never torn.
 
-use super::completions::Completions;
+use super::completions::{self, Completions};
 use super::condvar::{Condvar, Wakes};
+use super::once::Once;
 use super::results::{Cancel, Ending, Take, Waited};
 use crate::clock::{Boot, Mono, Now};
 use crate::engine::{AcquireCall, AcquireOutcome, Grant, RequestId};
 use crate::io::sys::EventFd;
 use crate::reason::{Reason, ReasonKind};
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -94,9 +95,9 @@ pub struct Slot {
     call: AcquireCall,
     enforce_budget: bool,
     hook: Option<Hook>,
-    /// The hook's queue's business: guarded by its lock.
-    pub(super) listing: AtomicU32,
-    event: Mutex<Option<EventFd>>,
+    /// The hook's queue's business.
+    listing: AtomicU32,
+    event: Once<EventFd>,
     changed: Condvar,
 }
 
@@ -124,8 +125,8 @@ impl Slot {
             call,
             enforce_budget,
             hook: None,
-            listing: AtomicU32::new(0),
-            event: Mutex::new(None),
+            listing: AtomicU32::new(completions::ABSENT),
+            event: Once::new(),
             changed,
         }
     }
@@ -455,63 +456,88 @@ impl Slot {
     /// As [`Slot::wake`], but for the condition variable, if anybody sleeps on it.
     fn tell(&self) -> Option<&Condvar> {
         let state = self.state.load(Ordering::Acquire);
-        if state & HOOKED != 0
-            && let Some(event) = self.event.lock().as_ref()
-            && self.has_untaken_result()
-        {
-            event.signal();
+        if state & HOOKED != 0 {
+            self.signal();
         }
         (state & WAITING != 0).then_some(&self.changed)
     }
 
     /// Wakes its waiters and, if it has a result, hands it to its completion queue.
     pub fn announce(slot: &Arc<Slot>) {
-        if let Some(changed) = Slot::publish(slot) {
+        let sleeper = slot.tell();
+        // If the queue cannot be had, the background thread lists the slot when it hears of it.
+        Slot::enlist(slot, completions::BRIEFLY);
+        if let Some(changed) = sleeper {
             changed.notify_all();
         }
     }
 
-    /// [`Slot::announce`] for one of many: who sleeps is woken with all of `wakes`.
-    pub(super) fn gather(slot: &Arc<Slot>, wakes: &mut Wakes) {
-        if let Some(changed) = Slot::publish(slot) {
+    /// Tells whoever waits, as [`Slot::wake`], but who sleeps is woken with all of `wakes`.
+    pub(super) fn gather(&self, wakes: &mut Wakes) {
+        if let Some(changed) = self.tell() {
             wakes.add(changed);
         }
     }
 
-    fn publish(slot: &Arc<Slot>) -> Option<&Condvar> {
-        let sleeper = slot.tell();
-        if let Some(hook) = &slot.hook
-            && slot.is_decided()
-        {
-            hook.completions.add(slot);
+    /// Hands it to its completion queue, if it has one and a result. False: that could not be had
+    /// in time.
+    pub(super) fn enlist(slot: &Arc<Slot>, patience: Duration) -> bool {
+        match &slot.hook {
+            Some(hook) if slot.is_to_list() => hook.completions.add(slot, patience),
+            _ => true,
         }
-        sleeper
+    }
+
+    /// Whether it has a result that its completion queue does not know of.
+    pub(super) fn is_to_list(&self) -> bool {
+        self.hook.is_some() && self.is_listing(completions::ABSENT) && self.is_decided()
+    }
+
+    /// Whether this is its listing.
+    pub(super) fn is_listing(&self, listing: u32) -> bool {
+        self.listing.load(Ordering::Acquire) == listing
+    }
+
+    /// Moves its listing. False: it is another one.
+    pub(super) fn list(&self, from: u32, to: u32) -> bool {
+        self.listing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn has_untaken_result(&self) -> bool {
         (GRANTED..TAKEN).contains(&self.phase())
     }
 
-    /// The descriptor is readable as long as there is a result to take.
+    /// The descriptor is readable as long as there is a result to take …
+    fn signal(&self) {
+        if let Some(event) = self.event.get()
+            && self.has_untaken_result()
+        {
+            event.signal();
+            // … which may have been taken between the look and the signal.
+            if !self.has_untaken_result() {
+                event.clear();
+            }
+        }
+    }
+
     fn quieten(&self) {
-        if let Some(event) = self.event.lock().as_ref() {
+        if let Some(event) = self.event.get() {
             event.clear();
         }
     }
 
     /// The slot's descriptor, made at the first call.
     pub(crate) fn fd(&self) -> io::Result<RawFd> {
-        let mut event = self.event.lock();
-        if let Some(event) = event.as_ref() {
-            return Ok(event.number());
+        let event = match self.event.get() {
+            Some(event) => event,
+            None => self.event.get_or_make(EventFd::new)?,
+        };
+        if self.state.load(Ordering::Acquire) & HOOKED == 0 {
+            self.state.fetch_or(HOOKED, Ordering::AcqRel);
+            // A result that came before the flag did not see it.
+            self.signal();
         }
-        let made = EventFd::new()?;
-        self.state.fetch_or(HOOKED, Ordering::AcqRel);
-        // A result that came before the flag did not see it.
-        if self.has_untaken_result() {
-            made.signal();
-        }
-        Ok(event.insert(made).number())
+        Ok(event.number())
     }
 
     /// Takes the slot out of its completion queue, or keeps it from getting there.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 mod keeping;
 mod moves;
+mod stopped;
 
 const MS: u64 = 1_000_000;
 

@@ -49,6 +49,11 @@ fn host_6_racing() {
 }
 
 #[test]
+fn host_6_stopped() {
+    passes("stopped", &[&server().addr().to_string()]);
+}
+
+#[test]
 fn host_7_stacks() {
     passes("stacks", &[&server().addr().to_string()]);
 }

@@ -3,11 +3,11 @@
 use super::Clock;
 use crate::clock::Mono;
 use crate::engine::{ConnId, Effect, Engine, ReleaseId, ReleaseOutcome, SendResult, Settings};
-use crate::io::commands::{Audience, Command, Commands};
+use crate::io::commands::{Audience, Command, Commands, PATIENTLY};
 use crate::io::waker::WakeReceiver;
 use crate::reason::{Reason, ReasonKind};
 use crate::sync::Arc;
-use crate::ticket::{Desk, Readiness, Reply, Slot};
+use crate::ticket::{Desk, Readiness, Reply};
 use crate::wire::{ClientFrame, Decoder, FromClient, PROBE_KEY, ServerFrame};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -303,13 +303,11 @@ impl Background {
     /// As `Driver::finish`.
     fn finish(&mut self) {
         let mut left = std::mem::take(&mut self.batch);
-        left.extend(self.commands.end());
+        left.extend(self.commands.end(PATIENTLY).into_iter().flatten());
         for command in left {
             match command {
-                Command::Acquire(slot) => {
-                    slot.abandon();
-                    Slot::announce(&slot);
-                }
+                Command::Acquire(slot) => self.desk.refuse(slot),
+                Command::Withdraw(slot, _) => self.desk.see_to(&slot),
                 Command::Release(_, audience) => inform(audience, None),
                 Command::WaitReady(reply) => reply.give(Readiness::Closed),
                 _ => {}
@@ -320,6 +318,7 @@ impl Background {
             inform(audience, None);
         }
         self.hopefuls.drain(..).for_each(|reply| reply.give(Readiness::Closed));
+        self.desk.list_the_rest();
     }
 
     /// The server gets these bytes. Some requests it answers late, and some acquires never.

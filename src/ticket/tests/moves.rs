@@ -25,7 +25,8 @@ fn snd_5_what_was_answered_busy_ends_busy_whoever_ends_it_before_it_is_sent_agai
 
 #[test]
 fn snd_5_what_was_answered_busy_and_is_sent_again_is_unknown() {
-    let ways: [(fn(&Slot), ReasonKind); 3] = [
+    type Way = (fn(&Slot), ReasonKind);
+    let ways: [Way; 3] = [
         (|slot| assert_eq!(slot.cancel(), Cancel::Withdrawn), ReasonKind::Cancelled),
         (Slot::close, ReasonKind::Closed),
         (Slot::abandon, ReasonKind::ThreadEnded),
