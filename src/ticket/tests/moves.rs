@@ -77,6 +77,21 @@ fn what_is_decided_is_decided() {
 }
 
 #[test]
+fn dl_7_a_grant_is_judged_by_the_time_after_it_was_taken() {
+    let slot = slot(1_000);
+    assert!(slot.decide(granted(5, 0)));
+    let looks = AtomicU32::new(0);
+    let clock = || {
+        assert_eq!(slot.take(at(0)), Take::Before);
+        looks.fetch_add(1, Ordering::Relaxed);
+        at(1_001)
+    };
+    let reason = Reason::new(ReasonKind::LateGrant);
+    assert_eq!(slot.take_by(clock), Take::GivenBack { token: 5, reason });
+    assert_eq!(looks.into_inner(), 1);
+}
+
+#[test]
 fn a_close_recalls_the_grants_that_nobody_has_taken() {
     let mut desk = Desk::new();
     let slots = [1u64, 2, 3].map(|token| {
