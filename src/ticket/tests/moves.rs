@@ -2,9 +2,12 @@
 
 use super::*;
 
+/// What ends an acquire from the caller's side.
+type End = fn(&Slot);
+
 #[test]
 fn snd_5_what_was_answered_busy_ends_busy_whoever_ends_it_before_it_is_sent_again() {
-    let ways: [fn(&Slot); 4] = [
+    let ways: [End; 4] = [
         |slot| assert_eq!(slot.cancel(), Cancel::Withdrawn),
         Slot::close,
         Slot::abandon,
@@ -25,7 +28,7 @@ fn snd_5_what_was_answered_busy_ends_busy_whoever_ends_it_before_it_is_sent_agai
 
 #[test]
 fn snd_5_what_was_answered_busy_and_is_sent_again_is_unknown() {
-    let ways: [(fn(&Slot), ReasonKind); 3] = [
+    let ways: [(End, ReasonKind); 3] = [
         (|slot| assert_eq!(slot.cancel(), Cancel::Withdrawn), ReasonKind::Cancelled),
         (Slot::close, ReasonKind::Closed),
         (Slot::abandon, ReasonKind::ThreadEnded),
