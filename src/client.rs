@@ -456,7 +456,7 @@ impl Client {
     /// Takes a slot's result, if there is one.
     pub(crate) fn take(&self, slot: &SyncArc<Slot>) -> Option<Result<Outcome<Grant>, Error>> {
         let shared = self.shared();
-        Some(match slot.take(sys::now()) {
+        Some(match slot.take_by(sys::now) {
             Take::Pending => return None,
             Take::Before => Err(Error::Taken),
             Take::Granted { grant, remaining } => Ok(Outcome::Acquired(Grant {

@@ -380,8 +380,14 @@ impl Slot {
         }
     }
 
-    /// Takes the result, once. This is the delivery gate (DL-7, GR-4): `now` is read just before.
+    /// Takes the result, once, at `now`.
     pub fn take(&self, now: Now) -> Take {
+        self.take_by(|| now)
+    }
+
+    /// Takes the result, once. This is the delivery gate (DL-7, GR-4): a grant is judged by the time
+    /// just after it was taken, so that nothing can come between.
+    pub(crate) fn take_by(&self, clock: impl Fn() -> Now) -> Take {
         let phase = self.phase();
         if phase < GRANTED {
             return Take::Pending;
@@ -389,12 +395,12 @@ impl Slot {
         if self.change(TAKEN, |current| current == phase).is_none() {
             // A grant may lapse or be cancelled at this moment; a second look finds what it is
             // now, and nothing follows but TAKEN.
-            return if phase == GRANTED { self.take(now) } else { Take::Before };
+            return if phase == GRANTED { self.take_by(clock) } else { Take::Before };
         }
         if self.state.load(Ordering::Acquire) & HOOKED != 0 {
             self.quieten();
         }
-        if phase == GRANTED { self.gate(now) } else { self.ending(phase) }
+        if phase == GRANTED { self.gate(clock()) } else { self.ending(phase) }
     }
 
     fn gate(&self, now: Now) -> Take {

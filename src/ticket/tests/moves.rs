@@ -2,9 +2,12 @@
 
 use super::*;
 
+/// What ends an acquire from the caller's side.
+type End = fn(&Slot);
+
 #[test]
 fn snd_5_what_was_answered_busy_ends_busy_whoever_ends_it_before_it_is_sent_again() {
-    let ways: [fn(&Slot); 4] = [
+    let ways: [End; 4] = [
         |slot| assert_eq!(slot.cancel(), Cancel::Withdrawn),
         Slot::close,
         Slot::abandon,
@@ -25,8 +28,7 @@ fn snd_5_what_was_answered_busy_ends_busy_whoever_ends_it_before_it_is_sent_agai
 
 #[test]
 fn snd_5_what_was_answered_busy_and_is_sent_again_is_unknown() {
-    type Way = (fn(&Slot), ReasonKind);
-    let ways: [Way; 3] = [
+    let ways: [(End, ReasonKind); 3] = [
         (|slot| assert_eq!(slot.cancel(), Cancel::Withdrawn), ReasonKind::Cancelled),
         (Slot::close, ReasonKind::Closed),
         (Slot::abandon, ReasonKind::ThreadEnded),
@@ -75,6 +77,21 @@ fn what_is_decided_is_decided() {
     slot.abandon();
     assert!(matches!(slot.take(at(0)), Take::Granted { grant: Grant { token: 5, .. }, .. }));
     assert!(!slot.decide(AcquireOutcome::TimedOut), "nor after it was taken");
+}
+
+#[test]
+fn dl_7_a_grant_is_judged_by_the_time_after_it_was_taken() {
+    let slot = slot(1_000);
+    assert!(slot.decide(granted(5, 0)));
+    let looks = AtomicU32::new(0);
+    let clock = || {
+        assert_eq!(slot.take(at(0)), Take::Before);
+        looks.fetch_add(1, Ordering::Relaxed);
+        at(1_001)
+    };
+    let reason = Reason::new(ReasonKind::LateGrant);
+    assert_eq!(slot.take_by(clock), Take::GivenBack { token: 5, reason });
+    assert_eq!(looks.into_inner(), 1);
 }
 
 #[test]
