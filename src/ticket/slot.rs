@@ -519,8 +519,10 @@ impl Slot {
             && self.has_untaken_result()
         {
             event.signal();
-            // … which may have been taken between the look and the signal.
-            if !self.has_untaken_result() {
+            // … which may have been taken between the look and the signal. A read-modify-write, not a
+            // load: whoever takes it after this finds the signal and clears it.
+            let phase = self.state.fetch_or(0, Ordering::AcqRel) & PHASE;
+            if !(GRANTED..TAKEN).contains(&phase) {
                 event.clear();
             }
         }
