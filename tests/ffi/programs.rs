@@ -124,6 +124,13 @@ fn raii() {
     }
 }
 
+/// Apart from the rest: not every tool that watches it bears a fork with threads.
+#[test]
+fn host_2_raii() {
+    let built = program(&cxx(), "ffi-raii-forks", "raii.cpp", &["-std=c++17"], Link::Shared);
+    expect_done(launch(&built).args([&server().addr().to_string(), "forks"]));
+}
+
 /// The static library, with C and with C++, and without the shared one in sight.
 #[test]
 fn statically_linked() {
