@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn a_panics_text_is_kept_whatever_it_was_made_of() {
-        let bodies: [(fn() -> i32, &str); 3] = [
+        type Body = fn() -> i32;
+        let bodies: [(Body, &str); 3] = [
             (|| panic!("plain"), "a bug in this library: plain"),
             (|| panic!("number {}", last().len()), "a bug in this library: number 28"),
             (|| std::panic::panic_any(()), "a bug in this library: it said nothing"),
