@@ -1,12 +1,7 @@
 /* A child may open clients of its own, whatever the parent's were doing. argv: a server */
 #include "host.h"
 
-/* A fork that copies a sanitizer's memory too takes long. */
-#ifdef __SANITIZE_ADDRESS__
-#define FORKS 8
-#else
 #define FORKS 80
-#endif
 #define AT_ONCE 4
 #define LOGGED 4
 #define THREADS 3
