@@ -2,11 +2,7 @@
  * calls return, and errno is as it was. Each trial is a process that has not called the library. */
 #include "host.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#define TRIALS 100
-#else
 #define TRIALS 1500
-#endif
 #define THREADS 3
 #define ERRNO 4242
 

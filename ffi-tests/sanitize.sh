@@ -65,7 +65,9 @@ for tool in ${*:-address valgrind thread rust-address rust-thread}; do
         # under the library is left alone, and a process that ends with everything in use gives
         # nothing back: no leak is a finding there.
         export LOCKCLIENT_RUNNER="$checked"
-        cargo test --locked --test ffi -- --test-threads 1 host_2 host_3 host_7_exiting
+        # One that starts 1,500 processes would take all too long.
+        cargo test --locked --test ffi -- --test-threads 1 host_2 host_3 host_7_exiting \
+            --skip host_2_first_call
         unset LOCKCLIENT_RUNNER
         ;;
     thread)
