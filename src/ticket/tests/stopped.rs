@@ -67,6 +67,26 @@ fn host_6_a_caller_that_is_stopped_in_the_completions_delays_nobody() {
 }
 
 #[test]
+fn whoever_uses_the_completions_for_a_moment_is_waited_for() {
+    let completions = Arc::new(Completions::new());
+    let slot = ended(&completions, 1);
+    std::thread::scope(|scope| {
+        let (entered, inside) = mpsc::channel();
+        let inner = &completions;
+        scope.spawn(move || {
+            inner.stop_inside(|| {
+                entered.send(()).unwrap();
+                // Time to meet it: if they do not meet, less is shown, and nothing fails.
+                std::thread::sleep(ms(30));
+            });
+        });
+        inside.recv().unwrap();
+        assert!(completions.add(&slot, Duration::from_secs(60)));
+    });
+    assert_eq!(completions.next(), Some(1));
+}
+
+#[test]
 fn host_6_what_a_caller_could_not_list_the_background_thread_does() {
     let completions = Arc::new(Completions::new());
     let slots: Vec<_> = (1..=3).map(|tag| tagged(&completions, tag)).collect();
