@@ -176,7 +176,8 @@ fn host_6_whoever_waits_for_a_server_hears_of_the_clients_end() {
             if dies {
                 suffer(&client, || panic!("on purpose"));
                 drop(stalled);
-                assert!(matches!(hopeful.join().unwrap(), Err(Error::System(_))));
+                let heard = hopeful.join().unwrap();
+                assert!(matches!(heard, Err(Error::System(_))), "{heard:?}");
             } else {
                 assert_eq!(client.shutdown(ms(100)).unwrap(), Shutdown::Unconfirmed);
                 assert!(matches!(hopeful.join().unwrap(), Err(Error::Closed)));

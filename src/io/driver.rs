@@ -503,10 +503,8 @@ impl Driver {
         self.desk.abandon();
         self.answer();
         self.shared.readiness.publish(None);
-        for reply in self.hopefuls.drain(..) {
-            reply.give(Readiness::Closed);
-        }
         let mut ended = self.end_commands();
+        self.end_hopes();
         clean &= ended == Some(true);
         if !clean {
             end = Shutdown::Unconfirmed;
@@ -527,6 +525,7 @@ impl Driver {
         }
         while ended.is_none() {
             ended = self.end_commands();
+            self.end_hopes();
         }
         self.desk.list_the_rest();
     }
@@ -541,6 +540,13 @@ impl Driver {
         Some(clean)
     }
 
+    /// Tells those who wait for a server. After the commands' end, which says what for: they look.
+    fn end_hopes(&mut self) {
+        for reply in self.hopefuls.drain(..) {
+            reply.give(Readiness::Closed);
+        }
+    }
+
     /// Ends what was asked of a thread that ends. False: that leaves a lock to its lease's end.
     fn refuse(&mut self, left: VecDeque<Command>) -> bool {
         let mut clean = true;
@@ -553,7 +559,7 @@ impl Driver {
                     self.inform(audience, None);
                     clean = false;
                 }
-                Command::WaitReady(reply) => reply.give(Readiness::Closed),
+                Command::WaitReady(reply) => self.hopefuls.push(reply),
                 Command::Reclaim(_) => {
                     self.shared.lost.fetch_add(1, Ordering::Relaxed);
                     clean = false;
