@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dirent.h>
+#include <mutex>
 #include <poll.h>
 #include <set>
 #include <stdexcept>
@@ -278,12 +279,14 @@ void goes_inside_the_log(const std::string &endpoint, const Client &watcher)
     const int threads = running_threads();
     std::optional<Client> client;
     std::optional<Lock> lock;
+    std::mutex handing; // which the thread sanitizer understands in a program that it did not build
     std::atomic<bool> ready{false}, gone{false};
     auto kept = std::make_shared<int>(0);
     {
         Config config;
         config.endpoint(endpoint).log([&, kept](LogLevel, std::string_view) {
             eventually([&] { return ready.load(); });
+            const std::lock_guard<std::mutex> guard(handing);
             if (gone)
                 return;
             CHECK(client->shutdown(1s).code() == LOCKCLIENT_E_WOULD_DEADLOCK);
@@ -296,6 +299,7 @@ void goes_inside_the_log(const std::string &endpoint, const Client &watcher)
         CHECK(opened);
         auto held = opened->acquire("inside", {30s, 1s});
         CHECK(held);
+        const std::lock_guard<std::mutex> guard(handing);
         lock = *std::move(held);
         client = *std::move(opened);
         opened = Status(LOCKCLIENT_OK, "");

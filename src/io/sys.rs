@@ -356,19 +356,18 @@ pub(crate) fn join(thread: JoinHandle<()>, limit: Mono) {
     const SHORTEST: Duration = Duration::from_micros(20);
     const LONGEST: Duration = Duration::from_millis(1);
 
-    let thread = thread.into_pthread_t();
     let mut nap = SHORTEST;
     // Not by a timed join, whose limit is on a clock that somebody may set.
-    // SAFETY: the handle was the only one, so that nobody has joined or detached the thread.
-    while unsafe { libc::pthread_tryjoin_np(thread, ptr::null_mut()) } != 0 {
+    // SAFETY: the handle is the only one, so that nobody has joined or detached the thread.
+    while unsafe { libc::pthread_tryjoin_np(thread.as_pthread_t(), ptr::null_mut()) } != 0 {
         if mono() >= limit {
-            // SAFETY: as above; a thread that could not be joined is still to be detached.
-            unsafe { libc::pthread_detach(thread) };
-            return;
+            return; // Dropping the handle detaches the thread.
         }
         thread::sleep(nap);
         nap = (nap * 2).min(LONGEST);
     }
+    // It is joined: the handle must neither do so again nor detach it.
+    let _ = thread.into_pthread_t();
 }
 
 /// Tests run with SIGPIPE ignored. So that the flag counts that keeps it away, it gets its default
