@@ -101,21 +101,6 @@ static void with_everything_in_use(const char *endpoint)
 #define FORKS 150
 #endif
 
-static atomic_bool enough;
-
-static void *uses(void *argument)
-{
-    lockclient *client = argument;
-    while (!atomic_load(&enough)) {
-        lockclient_ticket *ticket = NULL;
-        lockclient_status status =
-            lockclient_acquire_start(client, "used", NUL, 60000, 1000, 0, &ticket);
-        CHECK(status == LOCKCLIENT_OK || status == LOCKCLIENT_E_QUEUE_FULL);
-        lockclient_ticket_free(ticket);
-    }
-    return NULL;
-}
-
 /* Another thread may hold any of the library's locks when the process forks: in the child it is
  * held for ever, and nothing there may wait for it. */
 static void while_others_hold_locks(const char *endpoint)
@@ -125,9 +110,9 @@ static void while_others_hold_locks(const char *endpoint)
     lockclient *client = open_ready(endpoint);
     hold(client, "kept");
     EXPECT(LOCKCLIENT_OK, lockclient_acquire_start(client, "kept", NUL, 200000, 1000, 0, &ticket));
-    atomic_store(&enough, false);
+    atomic_store(&busy_enough, false);
     for (int i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, uses, client) == 0);
+        CHECK(pthread_create(&threads[i], NULL, keeps_busy, client) == 0);
     for (int i = 0; i < FORKS; i++) {
         pid_t child = fork();
         if (child == 0) {
@@ -138,7 +123,7 @@ static void while_others_hold_locks(const char *endpoint)
         }
         reap(child);
     }
-    atomic_store(&enough, true);
+    atomic_store(&busy_enough, true);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     lockclient_ticket_free(ticket);

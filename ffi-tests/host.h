@@ -52,6 +52,22 @@ static inline uint64_t cpu_ms(void)
     return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
+static atomic_bool busy_enough;
+
+/* A thread: keeps the locks of a client busy until it is `busy_enough`. */
+static inline void *keeps_busy(void *argument)
+{
+    lockclient *client = argument;
+    while (!atomic_load(&busy_enough)) {
+        lockclient_ticket *ticket = NULL;
+        lockclient_status status =
+            lockclient_acquire_start(client, "used", NUL, 60000, 1000, 0, &ticket);
+        CHECK(status == LOCKCLIENT_OK || status == LOCKCLIENT_E_QUEUE_FULL);
+        lockclient_ticket_free(ticket);
+    }
+    return NULL;
+}
+
 /* Waits for a child and wants it to end well. */
 static inline void reap(pid_t child)
 {

@@ -7,8 +7,6 @@
 #define THREADS 3
 #define OWN 5
 
-static atomic_bool enough;
-
 static void ignores(void *user, int32_t level, const char *line)
 {
     (void)user, (void)level, (void)line;
@@ -25,20 +23,6 @@ static lockclient *open_logged(const char *endpoint)
     EXPECT(LOCKCLIENT_OK, lockclient_open(config, &client));
     lockclient_config_free(config);
     return client;
-}
-
-/* Keeps the locks of a client busy. */
-static void *uses(void *argument)
-{
-    lockclient *client = argument;
-    while (!atomic_load(&enough)) {
-        lockclient_ticket *ticket = NULL;
-        lockclient_status status =
-            lockclient_acquire_start(client, "used", NUL, 60000, 1000, 0, &ticket);
-        CHECK(status == LOCKCLIENT_OK || status == LOCKCLIENT_E_QUEUE_FULL);
-        lockclient_ticket_free(ticket);
-    }
-    return NULL;
 }
 
 /* Any program's children differ a little in what lies where: so that these do too. */
@@ -82,7 +66,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < LOGGED; i++)
         EXPECT(LOCKCLIENT_OK, lockclient_wait_ready(logged[i], 30000));
     for (int i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&threads[i], NULL, uses, client) == 0);
+        CHECK(pthread_create(&threads[i], NULL, keeps_busy, client) == 0);
 
     for (int i = 0; i < FORKS; i += AT_ONCE) {
         for (int j = 0; j < AT_ONCE; j++) {
@@ -94,7 +78,7 @@ int main(int argc, char **argv)
             reap(children[j]);
     }
 
-    atomic_store(&enough, true);
+    atomic_store(&busy_enough, true);
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     for (int i = 0; i < LOGGED; i++)
