@@ -94,8 +94,7 @@ impl Log {
     /// Adds a line; loses it if too many wait, or if whoever closes the client was stopped with the
     /// lock (HOST-6).
     pub(crate) fn push(&self, event: Event) {
-        let Some(mut inner) = self.inner.try_lock().or_else(|| self.inner.try_lock_for(MOMENT))
-        else {
+        let Some(mut inner) = self.inner.try_lock_for(MOMENT) else {
             self.unqueued.fetch_add(1, Ordering::Relaxed);
             return;
         };

@@ -71,7 +71,8 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Blocks until nobody holds it, but no longer than `time`.
+    /// Blocks until nobody holds it, but no longer than `time`. One that is free costs no look at the
+    /// clock.
     pub(crate) fn try_lock_for(&self, time: Duration) -> Option<MutexGuard<'_, T>> {
         self.try_lock().or_else(|| self.lock_until(sys::mono() + time))
     }

@@ -192,8 +192,7 @@ impl Commands {
     }
 
     fn lock(&self, patience: Duration) -> Result<MutexGuard<'_, Inner>, Refused> {
-        let guard = self.inner.try_lock().or_else(|| self.inner.try_lock_for(patience));
-        let inner = guard.ok_or(Refused::Stuck)?;
+        let inner = self.inner.try_lock_for(patience).ok_or(Refused::Stuck)?;
         if self.is_broken() {
             return Err(Refused::Ended);
         }
@@ -227,7 +226,7 @@ impl Commands {
 
     /// The lock, if it can be had within a moment.
     fn moment(&self) -> Option<MutexGuard<'_, Inner>> {
-        self.inner.try_lock().or_else(|| self.inner.try_lock_for(MOMENT))
+        self.inner.try_lock_for(MOMENT)
     }
 
     /// The thread: swaps what waits with `batch`, which is empty. `unsent` is the engine's count.
@@ -296,8 +295,7 @@ impl Commands {
     /// The thread ends: what waits is handed over, and nothing is taken any more. None: the lock
     /// could not be had in time.
     pub(crate) fn end(&self, patience: Duration) -> Option<VecDeque<Command>> {
-        let inner = self.inner.try_lock().or_else(|| self.inner.try_lock_for(patience));
-        let mut inner = inner?;
+        let mut inner = self.inner.try_lock_for(patience)?;
         if inner.stage == Stage::Open {
             self.broken.store(true, Ordering::Release);
         }

@@ -26,9 +26,8 @@ impl<T> Once<T> {
 
     /// What is in it, made now if nothing is.
     pub(super) fn get_or_make(&self, make: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
-        let making = self.making.try_lock().or_else(|| self.making.try_lock_for(BRIEFLY));
         // Under this lock nobody waits for the cell's own.
-        let _making = making.ok_or(io::ErrorKind::TimedOut)?;
+        let _making = self.making.try_lock_for(BRIEFLY).ok_or(io::ErrorKind::TimedOut)?;
         if let Some(value) = self.get() {
             return Ok(value);
         }
